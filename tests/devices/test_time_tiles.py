@@ -213,6 +213,26 @@ def test_users_programs_are_tiled_in_core_and_in_boxes() -> None:
             assert tiled < on.statistics.launches - before
 
 
+@pytest.mark.parametrize("radius", [1, 2])
+@pytest.mark.parametrize("shape", [(30, 50), (1, 9), (2, 1, 30), (3, 4, 20)])
+def test_rows_apart_that_wrap_around_lean_over_all_rounds_of_a_phase(
+    shape: tuple[int, ...], radius: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that meet no other rows have phases longer than any other: as all of a row leans."""
+    monkeypatch.undo()  # tiles as large as users have them
+
+    def around(u: Any) -> Any:
+        moved = [wf.roll(u, step, axis=-1) for step in (-radius, radius)]
+        return (moved[0] + u + moved[1]) / 3
+
+    function = wf.jit(lambda u, n: wf.iterate(around, u, n))
+    u = RNG.random(shape)
+    for rounds in (31, 40, 100):
+        expected = function(u, rounds)
+        with wf.config(devices=[device().name], interpret_below=0):
+            assert_equal_bits(function(u, rounds), expected)
+
+
 @pytest.mark.parametrize("name", test_leaning.CASES)
 def test_rows_that_lean(name: str) -> None:
     """A box that leans computes its own rows of each round alone, in trapezoids too."""

@@ -214,8 +214,7 @@ class Trapezoids:
             extent = self.extents[axis]
             if axis == 1:
                 extent = self.either(self.across, self.share(), extent)
-            leaning = max(self.by_rank(LEVELS), len(self.kernels)) * self.stencil.radius[axis]
-            whole = e.declare(machine("+", extent, imp.integer(leaning)))
+            whole = e.declare(machine("+", extent, self.leaning(axis)))
             if self.stencil.wraps[axis] or (1 < axis < self.rank - 1):
                 found.append(whole)
                 continue
@@ -227,6 +226,11 @@ class Trapezoids:
             alone = machine("<=", parts, imp.ONE)
             found.append(e.declare(imp.Select(alone, whole, some)))
         return found
+
+    def leaning(self, axis: int) -> imp.Expr:
+        """How far the blocks of a phase lean along a dimension but the first, at most."""
+        levels = max(self.by_rank(LEVELS), len(self.kernels))
+        return imp.integer(levels * self.stencil.radius[axis])
 
     def by_rank(self, values: Sequence[int]) -> int:
         return values[min(self.rank, len(values)) - 1]

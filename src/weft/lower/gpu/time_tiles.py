@@ -110,6 +110,10 @@ class _Tiles(Tiles):
     def is_across(self, rows: imp.Expr) -> imp.Expr:
         return imp.ZERO
 
+    def leaning(self, axis: int) -> imp.Expr:
+        """Phases are longer than a processor's where rows are apart: see `APART`."""
+        return self.e.named(self.chosen[0] * (len(self.kernels) * self.stencil.radius[axis]))
+
     def steps(self, spans: Sequence[imp.Expr]) -> imp.Expr:
         return self.e.named(self.chosen[0])
 
