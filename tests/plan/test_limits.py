@@ -17,6 +17,7 @@ from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.passes.split_reductions import always, split_reductions
 from weft.plan.explain import explain
+from weft.plan.maker import Maker
 from weft.plan.planner import plan_program
 from weft.runtime.executor import execute
 
@@ -92,7 +93,10 @@ def test_boxes_shrink_to_the_limit(case: Case) -> None:
     assert pool.peak <= plan.peak_bytes
 
 
-def test_a_loop_over_an_array_that_does_not_fit_is_refused_at_its_place() -> None:
+def test_a_loop_over_an_array_that_does_not_fit_is_refused_at_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Maker, "least_spilled", 1 << 20)  # else rounds go one by one
     text = """program steps(x: f64[n]) sizes n {
       let y: f64[n] = loop (a: f64[n] = x) for s from 0 to 3 {
         let b: f64[n] = kernel (i < n) { let c: f64 = a[n - 1 - i] in c }

@@ -422,3 +422,46 @@ def test_new_values_of_arguments_wait_in_scratch_files_where_memory_is_small() -
     with wf.config(memory_limit=ALLOWANCE + 80 * MIB):
         told = str(wf.explain(wf.kernel(relax), v, np.zeros_like(v), 3))
     assert "a scratch file" not in told
+
+
+def fields(e: Any, h: Any, g: Any) -> Any:
+    """Three fields that take from each other, of shapes that differ (Yee's scheme)."""
+
+    def step(_: Any, state: Any) -> Any:
+        e, h, g = state
+        h = h - 0.5 * (e[:, 1:] - e[:, :-1])
+        g = g + 0.5 * (e[1:] - e[:-1])
+        turned = (g[1:, 1:-1] - g[:-1, 1:-1]) - (h[1:-1, 1:] - h[1:-1, :-1])
+        return e.at[1:-1, 1:-1].set(e[1:-1, 1:-1] + 0.5 * turned), h, g
+
+    return wf.fori_loop(0, 5, step, (e, h, g))
+
+
+def walks(x: Any, steps: Any) -> Any:
+    def step(x: Any, by: Any) -> Any:
+        x = wf.clip(x + by, -3, 3)
+        return x, x
+
+    return wf.scan(step, x, steps)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "room"),
+    [(fields, [(61, 203), (61, 202), (60, 203)], 80_000), (walks, [(5000,), (9, 5000)], 50_000)],
+)
+def test_what_rounds_carry_is_in_files_where_a_little_memory_has_no_room(
+    function: Any, shapes: list[tuple[int, ...]], room: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    arrays = [rng.normal(size=shape) for shape in shapes]
+    expected = wf.jit(function)(*arrays)
+    for number, array in enumerate(arrays):
+        np.save(tmp_path / f"{number}.npy", array)
+    targets = [tmp_path / f"made {number}.npy" for number in range(len(expected))]
+    with wf.config(memory_limit=ALLOWANCE + room):
+        opened = [wf.open(tmp_path / f"{number}.npy") for number in range(len(arrays))]
+        lazy = list(wf.jit(function)(*opened))
+        assert "in scratch files" in str(wf.explain(wf.store, lazy, targets))
+        wf.store(lazy, targets)
+    for target, array in zip(targets, expected, strict=True):
+        np.testing.assert_array_equal(np.load(target), array)

@@ -26,7 +26,8 @@ from weft.plan.tiled import in_tiles
 from weft.plan.times import HOST, on_host
 from weft.plan.window import Windowed, window, window_uncut
 
-_SPILLED = 1 << 20  # bytes of an array that is worth a scratch file
+_SPILLED = 1 << 20  # bytes of an array that is worth a scratch file,
+_SPILLED_PART = 16  # or one of so many parts of the limit, where that is less
 _SCALAR = 16  # bytes of the largest scalar
 
 
@@ -148,7 +149,7 @@ class Maker:
         try:
             planned = PlannedRounds(
                 self.analysis, group.resident, self.setting.inputs, self.setting.plan_part, held,
-                donated, lambda size: self.spill and size > _SPILLED,
+                donated, lambda size: self.spill and size > self.least_spilled,
             )  # fmt: skip
         except MemoryLimitError as error:
             raise DoesNotFit(group, error) from None
@@ -256,6 +257,11 @@ class Maker:
                 kept.add(name)
         return frozenset(kept)
 
+    @property
+    def least_spilled(self) -> int:
+        """Bytes that an array has to have more of, to be in a scratch file."""
+        return min(_SPILLED, max(self.setting.limit, 0) // _SPILLED_PART)
+
     def _spilled(self, group: Group, kept: frozenset[str]) -> frozenset[str]:
         """Those of the arrays kept that go to scratch files: made box by box, for later stages."""
         if not self.spill or group.draft is None:
@@ -263,7 +269,7 @@ class Maker:
         return frozenset(
             name
             for name in kept & self.analysis.arrays.keys()
-            if self.analysis.bytes(name) > _SPILLED
+            if self.analysis.bytes(name) > self.least_spilled
             and self._is_ours(name)
             and not self._is_memory_result(name)
         )
