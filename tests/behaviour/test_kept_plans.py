@@ -12,6 +12,7 @@ import pytest
 
 import weft as wf
 from weft import execute
+from weft.errors import MemoryLimitError
 from weft.launch import boxes
 
 ROWS, COLUMNS = 6000, 300
@@ -100,3 +101,24 @@ def test_without_buffers_boxes_are_few(planned: list[Any], tmp_path: Path) -> No
     assert data.nbytes == 1 << 27
     assert plan.stages[0].boxes.count == 1
     assert not total.any()
+
+
+def test_why_several_devices_refuse_is_kept_of_files_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused, plan = list[Any](), boxes._planned
+
+    def refusing(*arguments: Any) -> Any:
+        *_, current, spread, _ = arguments
+        if spread:
+            refused.append(current.devices)
+            raise MemoryLimitError("all there is", "less", "a larger limit")
+        return plan(*arguments)
+
+    monkeypatch.setattr(boxes, "_planned", refusing)
+    x, path = source(tmp_path, "x.npy")
+    for _ in range(2):
+        with wf.config(devices=("cpu:0", "cpu:1")):
+            store(path, tmp_path / "y.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected(x), atol=1e-4)
+    assert 0 < len(refused) == len(set(refused))

@@ -269,13 +269,14 @@ def plan_of(
         if name in computation.pointers and isinstance(value, np.ndarray)
     }  # fmt: skip
     key = _plan_key(sizes, inputs, sinks, current, spread, pointers)
-    plan = computation.plans.get(key) if key is not None else None
+    is_kept = not _has_files(inputs, sinks, current)
+    plan = computation.plans.get(key)
     if isinstance(plan, MemoryLimitError):
         raise copy(plan)
     if plan is None:
         if in_one_stage and key in computation.plans:
             raise SeveralStages
-        planned_for = inputs if key is None else [
+        planned_for = inputs if not is_kept else [
             value if name in pointers else _without_memory(value)
             for name, value in zip(computation.names, inputs, strict=True)
         ]  # fmt: skip
@@ -291,7 +292,7 @@ def plan_of(
             if spread:  # another way is gone then, in later calls, too
                 _keep(computation, key, copy(error))
             raise
-        if sum(stage.boxes.count for stage in plan.stages) <= _KEPT_BOXES:
+        if is_kept and sum(stage.boxes.count for stage in plan.stages) <= _KEPT_BOXES:
             _keep(computation, key, replace(plan, inputs={}, sinks=()))
     named = zip(computation.program.params, inputs, strict=True)
     given = {p.name: _as_array(v, p.type.dtype) for p, v in named}
@@ -300,10 +301,15 @@ def plan_of(
 
 def _keep(computation: Computation, key: Any, plan: Plan | MemoryLimitError | None) -> None:
     """Keep a plan; why it is refused; or None: it has several stages, and is not made."""
-    if key is not None:
-        while len(computation.plans) >= _PLANS:
-            computation.plans.pop(next(iter(computation.plans)))
-        computation.plans[key] = plan
+    while len(computation.plans) >= _PLANS:
+        computation.plans.pop(next(iter(computation.plans)))
+    computation.plans[key] = plan
+
+
+def _has_files(inputs: Sequence[Any], sinks: Sequence[Sink | None], current: Settings) -> bool:
+    """Whether a plan holds on to files: where boxes are chosen while it runs, on other devices."""
+    in_files = any(is_source(value) for value in inputs) or any(s is not None for s in sinks)
+    return current.devices != (CPU,) and in_files
 
 
 def _plan_key(
@@ -314,15 +320,10 @@ def _plan_key(
     spread: Sequence[Processor],
     pointers: Mapping[str, NDArray],
 ) -> Any:
-    """What decides about a plan: how data lies, and of it pointers; None for one that is not kept.
+    """What decides about a plan: how data lies, and of it pointers.
 
     A call that is repeated is not planned again, which would take longer than many a call.
-    (Where boxes are chosen while a plan runs, on other devices, it holds on to its files.)
     """
-    in_files = any(is_source(value) for value in inputs)
-    in_files |= any(sink is not None for sink in sinks)
-    if current.devices != (CPU,) and in_files:
-        return None
     current = replace(current, progress=False)
     devices = tuple((p.device, p.kind, p.threads, p.limit) for p in spread)
     return (
