@@ -18,6 +18,7 @@ from weft.fun.parse import parse
 from weft.passes.split_reductions import always, split_reductions
 from weft.plan.explain import explain
 from weft.plan.maker import Maker
+from weft.plan.nodes import Plan
 from weft.plan.planner import plan_program
 from weft.runtime.executor import execute
 
@@ -196,3 +197,27 @@ def test_what_wraps_around_is_read_in_small_windows() -> None:
     assert max(plan.stages[0].input_bytes) < array.nbytes // 2
     (result,) = execute(plan)
     np.testing.assert_array_equal(result, np.roll(array, 1) - np.roll(array, -5))
+
+
+def test_boxes_are_no_more_than_help() -> None:
+    """Each of them costs memory and time to plan, of which no limit tells."""
+    text = """program counts(x: i64[n], h: i64[m]) sizes n, m {
+      let y: i64[m] = scatter h over (i < n) {
+        let a: i64 = x[i]
+        in a, 1
+      } with (p: i64, q: i64) { let r: i64 = add(p, q) in r }
+      in y }"""
+    count, bins = 1_000_000, 2000
+    source = ListedSource(np.zeros(count, np.int64))
+
+    def planned(limit: int) -> Plan:
+        given = {"x": source, "h": np.zeros(bins, np.int64)}
+        return plan_program(
+            parse(text), {"n": count, "m": bins}, given, [ListedSink((bins,), np.int64)],
+            limit, 1, InterpretedStage, allowance=0, small=0,
+        )  # fmt: skip
+
+    with pytest.raises(MemoryLimitError, match="its smallest boxes, 31 of 1000000 along"):
+        planned(20_000)
+    counts = [max(s.boxes.count for s in planned(limit).stages) for limit in (40_000, 400_000)]
+    assert 1 << 15 >= counts[0] > counts[1]

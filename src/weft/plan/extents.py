@@ -20,6 +20,7 @@ from weft.plan.traffic import moved
 if TYPE_CHECKING:
     from weft.plan.schedule import Scheduler
 
+_MOST = 1 << 15  # boxes of the host, each of which costs memory and time before any of them runs
 _OVERLAPPING = 16  # boxes, where there are buffers
 _SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
 _ALONE = 128 << 20  # of a box for each thread, where nothing is done beside it but its tiles
@@ -27,6 +28,11 @@ _ALONE_WORKSPACE = 1 << 20  # bytes, for each thread, that such boxes may take
 _NEAR = 8 << 20  # bytes, for each thread, of what boxes make and use up: about what stays in caches
 MOST_OVERLAP = 1.125  # of windows: more, and boxes are larger than would do otherwise
 _FLANKS = 8  # boxes that lean are so many times as long as they lean, where there is memory
+
+
+def least_extent(total: int, unit: int) -> int:
+    """How long boxes are at least, of `total` coordinates: more of them would be no help."""
+    return -(-total // (_MOST * unit)) * unit or unit
 
 
 def useful_extent(scheduler: Scheduler, total: int, unit: int) -> int:

@@ -236,8 +236,7 @@ def _make_other_forms(
         except MemoryLimitError as failure:
             if failure.found != error.found:  # there are such loops
                 reason, *_ = failure.found.split(";")
-                found = f"{error.found}; nor do rounds alone fit: {reason}"
-                error = MemoryLimitError(found, error.expected, error.advice, error.place)
+                error = _also(error, f"; nor do rounds alone fit: {reason}")
     raise error from None
 
 
@@ -264,10 +263,17 @@ def _plan_part(
 
 def _with_reasons(error: MemoryLimitError, blocked: Blocked) -> MemoryLimitError:
     """What did not fit, and why loops cannot be done a part of their rows after another."""
-    found = error.found
     for reason, place in blocked.reasons:
-        found += f"; nor can the rounds of the loop{f' at {place}' if place else ''}: {reason}"
-    return MemoryLimitError(found, error.expected, error.advice, error.place)
+        where = f" at {place}" if place else ""
+        error = _also(error, f"; nor can the rounds of the loop{where}: {reason}")
+    return error
+
+
+def _also(error: MemoryLimitError, reason: str) -> MemoryLimitError:
+    """The error with one more reason why there is no other way."""
+    found = MemoryLimitError(error.found + reason, error.expected, error.advice, error.place)
+    found.needed = error.needed
+    return found
 
 
 def _make(

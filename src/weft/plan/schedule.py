@@ -22,7 +22,7 @@ from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import quickest
 from weft.plan.device_items import with_items
 from weft.plan.draft import Draft
-from weft.plan.extents import MOST_OVERLAP, overlap, useful_extent
+from weft.plan.extents import MOST_OVERLAP, least_extent, overlap, useful_extent
 from weft.plan.footprint import Bounds
 from weft.plan.nodes import (
     Boxes,
@@ -83,8 +83,9 @@ class Scheduler(StageArrays):
             one = Boxes(1, fixed, (nothing,) * len(self.stage.outputs))
             return self._fitting(one, lambda: None)
         total, unit = self.draft.total, self.unit()
+        least = least_extent(total, unit)
         if self.resident > self.setting.limit:  # no boxes help, and the smallest are many
-            first = self.boxes_between(np.array([0]), np.array([min(unit, total)]))
+            first = self.boxes_between(np.array([0]), np.array([min(least, total)]))
             raise refusal(self, self.with_depth(first, 1, 1))
         if self.code.device is not None:
             return quickest(self, self.code.device, total, unit, self.code.device.slots)
@@ -92,12 +93,12 @@ class Scheduler(StageArrays):
 
         def smaller() -> Boxes | None:
             nonlocal extent
-            if extent <= unit:
+            if extent <= least:
                 return None
             # Boxes that overlap much are better as large as they can be.
             gently = self.stage.flanks or overlap(self, extent) > MOST_OVERLAP
             less = extent * 3 // 4 if gently else extent // 2
-            extent = max(unit, less // unit * unit)
+            extent = max(least, less // unit * unit)
             return self.boxes(extent)
 
         return self._fitting(self.boxes(extent), smaller)
