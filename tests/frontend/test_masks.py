@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import weft as wf
 from weft.array.masks import alike
-from weft.errors import DTypeError, TracingError, WeftError
+from weft.errors import DTypeError, MemoryLimitError, TracingError, WeftError
 
 X = np.array([[1.0, -2, 3], [-4, 5, -6]])
 Y = 10 * X
@@ -225,3 +226,16 @@ def test_long_masks_that_are_made_twice_are_one() -> None:
     assert node is not other
     assert alike(node, other)
     assert not alike(node, (mask() & True)._node)
+
+
+@pytest.mark.parametrize("select", [lambda x: x[x > 0], lambda x: wf.argwhere(x > 0)])
+def test_what_selects_and_what_is_selected_fit_the_limit_together(select: Any) -> None:
+    x = np.ones(400_000)
+    with (
+        wf.config(memory_limit="26 MiB"),
+        pytest.raises(MemoryLimitError, match="of the 400000 elements that") as caught,
+    ):
+        select(wf.asarray(x))
+    least = int(re.search(r"at least (\d+) bytes", caught.value.advice)[1])  # type: ignore[index]
+    with wf.config(memory_limit=least):
+        assert len(select(wf.asarray(x))) == len(x)

@@ -112,20 +112,26 @@ def _mask_indices(mask: Array) -> list[Any]:
 
 
 def with_room_for_places(values: Any, what: str) -> Any:
-    """Values of which the indices of those that are not zero fit the memory limit.
+    """Values with which the indices of those that are not zero fit the memory limit.
 
     Raises
     ------
     MemoryLimitError
         Where there are too many.
     """
+    from weft.plan.setting import ALLOWANCE
+
     count, limit = int(np.count_nonzero(values)), settings().limit
-    needed = count * values.ndim * np.dtype(np.intp).itemsize
+    places = count * values.ndim * np.dtype(np.intp).itemsize
+    needed = places + values.nbytes + ALLOWANCE
     if needed > limit:
         raise MemoryLimitError(
-            f"the indices of the {count} elements that {what} selects: {format_bytes(needed)}",
+            f"the indices of the {count} elements that {what} selects need {format_bytes(needed)} "
+            f"at once ({format_bytes(places)}, {format_bytes(values.nbytes)} for what selects "
+            f"them, {format_bytes(ALLOWANCE)} for the program itself)",
             f"at most the memory limit, {format_bytes(limit)}",
-            "wf.where(mask, x, other), reductions with where=mask, or a larger memory_limit",
+            "wf.where(mask, x, other), reductions with where=mask, or a memory_limit of at least "
+            f"{needed} bytes",
             user_place(),
         )
     return values
