@@ -234,6 +234,7 @@ def associative_scan(
     init : scalar, or containers of them, optional
         Combined in first. An exclusive scan needs one, unless the operator is a known one.
     axis : int
+        The last by default; JAX's is the first.
     exclusive : bool
         Each result leaves out its own element.
 

@@ -8,6 +8,7 @@ that no device can do in boxes run on the CPU.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -376,22 +377,20 @@ def _planned(
     named = {p.name: _as_array(value, p.type.dtype) for p, value in pairs}
     on_device = device_limit(where, current)
     rates = None if on_device is None else find(where, current).rates
-    try:
-        return plan_program(
-            program, sizes, named, sinks, current.limit, threads, code,
-            device_limit=on_device, rates=rates, processors=spread, in_one_stage=in_one_stage,
-        )  # fmt: skip
-    except MemoryLimitError:
-        if on_device is None or spread or in_one_stage:
-            raise
+    plan = partial(
+        plan_program, program, sizes, named, sinks, current.limit, threads, code,
+        device_limit=on_device, rates=rates, processors=spread, in_one_stage=in_one_stage,
+    )  # fmt: skip
+    if on_device is None or spread or in_one_stage:
+        return plan()
     from weft.launch.apart import compile_apart
 
     on_cpu = partial(stage_code, current=current, where=CPU, threads=threads)
-    return plan_program(
-        program, sizes, named, sinks, current.limit, threads, code, device_limit=on_device,
-        rates=rates, apart=partial(compile_apart, on_cpu=on_cpu),
-        in_one_stage=in_one_stage,
-    )  # fmt: skip
+    apart = partial(compile_apart, on_cpu=on_cpu)
+    for options in ({"sparing": True}, {"sparing": True, "apart": apart}, {}):
+        with suppress(MemoryLimitError):
+            return plan(**options)
+    return plan(apart=apart)
 
 
 def _as_array(value: Any, dtype: DType) -> Any:

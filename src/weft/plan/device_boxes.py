@@ -42,6 +42,8 @@ _MANY_TIMES = 4  # or so many times those that there are at least
 _GAIN = 0.01  # of the time, that another way has to save: it takes more memory, or boxes;
 _GAIN_BESIDE = 0.1  # or of what passes beside computing, which is predicted best
 _IDLE = 1.02  # times as long as if no processor waited, of which other boxes may save some
+_OFTEN = 64  # times all there is, that boxes copy at most: others may be cut better, or not at all,
+_LITTLE = 4  # where they take so many times as long as what they compute
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
 
@@ -267,6 +269,21 @@ def work_of(scheduler: Scheduler, device: DeviceCode, boxes: Boxes) -> Work:
 def _in_lines(scheduler: Scheduler) -> bool:
     """Whether the device does whole lines of what is cut, and the rest of a last one too."""
     return scheduler.cuts_rows() or scheduler.contracts()
+
+
+def copies_often(scheduler: Scheduler, planned: PlannedStage) -> bool:
+    """Whether boxes copy all that they read many times over, and compute little beside that.
+
+    So do elements that are read from many rows, each of which is copied whole for a few of them.
+    """
+    device = scheduler.code.device
+    if device is None or scheduler.draft is None:
+        return False
+    work = work_of(scheduler, device, planned.boxes)
+    once = sum(copied(scheduler, scheduler.boxes(planned.boxes.total)))
+    if work.bytes_in + work.bytes_out <= _OFTEN * once:
+        return False
+    return _LITTLE * computing(work, device.rates) < seconds(work, device.rates, planned.slots)
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:

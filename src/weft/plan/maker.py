@@ -9,13 +9,14 @@ from typing import Any
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.ops.runs import MERGES
-from weft.plan.device_boxes import in_fewer_slots
+from weft.plan.device_boxes import copies_often, in_fewer_slots
 from weft.plan.loops import cut_loop
 from weft.plan.nodes import PlannedStage, Value, memory_sink
 from weft.plan.one_by_one import Planned as PlannedRounds
 from weft.plan.one_by_one import is_driven
 from weft.plan.partition import Group
 from weft.plan.phases import Choice as PhaseChoice
+from weft.plan.refusals import refusal_of_copies
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor, Setting, form_in_memory
 from weft.plan.shared_tiles import share_tiles
@@ -208,6 +209,8 @@ class Maker:
         tiles = in_tiles(alone, stage, tile_scheduler)
         if tiles is not None:
             return replace(tiles, remarks=(*tiles.remarks, *remarks))
+        if stage is not None and self.setting.sparing and copies_often(alone, stage):
+            raise refusal_of_copies(alone, stage)
         if refusal is not None:
             try:
                 stage = in_fewer_slots(alone, refusal)

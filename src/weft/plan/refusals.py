@@ -48,6 +48,20 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
     return error
 
 
+def refusal_of_copies(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
+    """That a device had better not have a stage whose boxes copy all there is again and again."""
+    name, place = _largest(scheduler)
+    assert scheduler.code.device is not None
+    on, boxes = scheduler.code.device.name, planned.boxes
+    return MemoryLimitError(
+        f"{name} in {boxes.count} boxes of {boxes.extent} copies {size_text(sum(planned.copied))} "
+        f"to {on} and back",
+        "little more than it reads and writes",
+        f'a larger memory_limit of "{on}", or devices=["cpu"]',
+        place,
+    )
+
+
 def refusal_of_results(
     given: int, allowance: int, reads: int, limit: int, place: Place | None
 ) -> MemoryLimitError:
