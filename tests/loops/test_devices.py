@@ -315,3 +315,33 @@ def test_a_part_of_an_argument_is_written_as_it_lies() -> None:
     np.testing.assert_array_equal(b, expected)
     given = [call.args[0] for call in asked.call_args_list]
     assert any(np.shares_memory(array, b) for array in given)
+
+
+def shortest_paths(d: Any) -> None:
+    """Floyd and Warshall: each element may be read by all that come after it."""
+    n = d.shape[0]
+    for k in range(n):
+        for i in range(n):
+            for j in range(n):
+                d[i, j] = min(d[i, j], d[i, k] + d[k, j])
+
+
+def relaxed(d: Any) -> None:
+    for _ in range(3):
+        for i in range(1, d.shape[0] - 1):
+            for j in range(1, d.shape[1] - 1):
+                d[i, j] = 0.25 * (d[i - 1, j] + d[i + 1, j] + d[i, j - 1] + d[i, j + 1])
+
+
+@pytest.mark.parametrize("nest", [shortest_paths, relaxed])
+def test_nests_whose_rounds_need_each_other_are_few_launches(nest: Callable[[Any], None]) -> None:
+    """One item writes element after element, where each would be a launch."""
+    on, kernel = device(), wf.kernel(nest)
+    d = np.random.default_rng(5).random((17, 17))
+    expected, found = d.copy(), d.copy()
+    nest(expected)
+    before = on.statistics.launches
+    with wf.config(devices=on.name, interpret_below=0):
+        kernel(found)
+    assert on.statistics.launches - before < d.size // 4
+    np.testing.assert_array_equal(found, expected)

@@ -206,11 +206,22 @@ def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:
 
 
 def _is_sequential(let: fun.Let) -> bool:
-    """Whether a loop or branch makes no arrays, so that one item may do it all."""
+    """Whether a loop or branch makes no arrays, so that one item may do it all.
+
+    It may write elements one by one, each of which would be a launch.
+    """
     return not any(
-        isinstance(inner.expr, _ARRAYS) or (
+        (isinstance(inner.expr, _ARRAYS) and not _is_of_element(inner)) or (
             isinstance(inner.expr, fun.Reshape | fun.Broadcast) and not copies.is_view(inner)
         ) or isinstance(inner.expr, fun.Reduce)
         for body in walk.bodies(let.expr)
         for inner in walk.statements(body)
     )  # fmt: skip
+
+
+def _is_of_element(let: fun.Let) -> bool:
+    """Whether a statement writes one element of an array, in its place."""
+    expr = let.expr
+    if not isinstance(expr, fun.Update) or any(isinstance(d, fun.Span) for d in expr.dims):
+        return False
+    return memory(let.pattern[0]) == memory(expr.array)
