@@ -387,9 +387,16 @@ def _planned(
 
     on_cpu = partial(stage_code, current=current, where=CPU, threads=threads)
     apart = partial(compile_apart, on_cpu=on_cpu)
-    for options in ({"sparing": True}, {"sparing": True, "apart": apart}, {}):
-        with suppress(MemoryLimitError):
-            return plan(**options)
+    spared: set[str] = set()
+    with suppress(MemoryLimitError):
+        return plan(spared=spared)
+    try:
+        return plan(spared=spared, apart=apart)
+    except MemoryLimitError:
+        if not spared:
+            raise
+    with suppress(MemoryLimitError):  # what was spared the device is better than nothing
+        return plan()
     return plan(apart=apart)
 
 

@@ -209,7 +209,9 @@ class Maker:
         tiles = in_tiles(alone, stage, tile_scheduler)
         if tiles is not None:
             return replace(tiles, remarks=(*tiles.remarks, *remarks))
-        if stage is not None and self.setting.sparing and copies_often(alone, stage):
+        spared = self.setting.spared
+        if stage is not None and spared is not None and copies_often(alone, stage):
+            spared.update(output.array for output in stage.stage.outputs)
             raise refusal_of_copies(alone, stage)
         if refusal is not None:
             try:

@@ -61,7 +61,7 @@ def plan_program(
     processors: Sequence[Processor] = (),
     apart: Callable[[MemoryLimitError], Compile] | None = None,
     in_one_stage: bool = False,
-    sparing: bool = False,
+    spared: set[str] | None = None,
 ) -> Plan:
     """Decide how a program runs on data of these sizes.
 
@@ -99,8 +99,9 @@ def plan_program(
         stages run on the host. Without it they are refused.
     in_one_stage : bool
         Whether another plan than of one stage is of no use, and not made.
-    sparing : bool
-        Whether boxes that copy all there is to a device many times over are refused.
+    spared : set of str, optional
+        Where it is given, boxes that copy all there is to a device many times over are refused, and
+        what they compute is added to it.
 
     Returns
     -------
@@ -118,7 +119,7 @@ def plan_program(
         plan_part = partial(_plan_part, partial(
             plan_program, threads=threads, compile=compile, allowance=allowance,
             box_bytes=box_bytes, small=small, device_limit=device_limit, rates=rates,
-            processors=processors, apart=apart, sparing=sparing,
+            processors=processors, apart=apart, spared=spared,
         ), limit)  # fmt: skip
     reads = held_by_reads(filter(is_source, inputs.values()), limit)
     allowance += reads
@@ -142,7 +143,7 @@ def plan_program(
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
-        tuple(processors), apart, rates, reads, plan_part, sparing,
+        tuple(processors), apart, rates, reads, plan_part, spared,
     )  # fmt: skip
     alone = device_limit is None and not processors
     known = ((name, inputs[name]) for name in pointer_params(program))

@@ -96,9 +96,9 @@ class Setting:
         What of the `allowance` sources need to decode chunks.
     plan_part : PlanPart, optional
         How a round of a loop is planned.
-    sparing : bool
-        Whether boxes that copy all there is to a device many times over are refused, as those are
-        that do not fit.
+    spared : set of str, optional
+        Where it is there, boxes that copy all there is to a device many times over are refused, as
+        those are that do not fit, and what they compute is added to it.
     """
 
     inputs: Mapping[str, Input]
@@ -113,7 +113,7 @@ class Setting:
     rates: Rates | None = None
     reads: int = 0
     plan_part: PlanPart | None = None
-    sparing: bool = False
+    spared: set[str] | None = None
 
     @property
     def on_device(self) -> bool:
