@@ -81,7 +81,7 @@ def test_places_that_a_mask_selects_fit_the_limit_or_are_refused() -> None:
     x = wf.asarray(np.ones(mask.shape))
     with wf.config(memory_limit="28 MiB"):
         for call in (lambda: x[mask], lambda: wf.nonzero(mask), lambda: wf.argwhere(mask)):
-            with pytest.raises(MemoryLimitError, match=r"2000000 elements .*: 30\.5 MiB"):
+            with pytest.raises(MemoryLimitError, match=r"2000000 elements .*\(30\.5 MiB"):
                 call()
         assert x[mask[:, 0]].shape == mask.shape
     assert x[mask].shape == (mask.size,)
