@@ -208,6 +208,8 @@ def disk(scale: float, rounds: int, chosen: list[str], directory: str | None) ->
             name: build() for name, build in builders.items()
             if not chosen or name.lower() in chosen
         }  # fmt: skip
+        if not contenders:  # of others alone
+            return
         times = measure.alternate(contenders, rounds)
     print(f"\nFrom disk to disk, {x.nbytes >> 20} MiB under {limit >> 20} MiB."
           " Seconds (medians).\n")  # fmt: skip
