@@ -47,15 +47,17 @@ def bytes_beside(let: fun.Let) -> Size:
     of_arguments, of_results, of_rows = routine(let.expr.routine).beside
     arguments = [_bytes(atom.type) for atom in let.expr.arguments]
     results = [_bytes(var.type) for var in let.pattern]
-    rows = [_bytes(var.type, 1) for var in let.pattern]
+    rows = [_row_bytes(var.type) for var in let.pattern]
     found = sum(arguments, ZERO) * of_arguments + sum(results, ZERO) * of_results
     return as_poly(found + sum(rows, ZERO) * of_rows)
 
 
-def _bytes(type_: fun.Type, last: int = 0) -> Size:
-    """The bytes of an array; of its elements along the `last` axes alone."""
-    sizes = walk.type_sizes(type_)
-    return product(sizes[-last:]) * type_.dtype.itemsize
+def _bytes(type_: fun.Type) -> Size:
+    return product(walk.type_sizes(type_)) * type_.dtype.itemsize
+
+
+def _row_bytes(type_: fun.Type) -> Size:
+    return product(walk.type_sizes(type_)[-1:]) * type_.dtype.itemsize
 
 
 def cut_call(let: fun.Let) -> CutCall | None:

@@ -279,11 +279,11 @@ def copies_often(scheduler: Scheduler, planned: PlannedStage) -> bool:
     device = scheduler.code.device
     if device is None or scheduler.draft is None:
         return False
-    work = work_of(scheduler, device, planned.boxes)
     once = sum(copied(scheduler, scheduler.boxes(planned.boxes.total)))
-    if work.bytes_in + work.bytes_out <= _OFTEN * once:
+    if sum(planned.copied) <= _OFTEN * once:
         return False
-    return _LITTLE * computing(work, device.rates) < seconds(work, device.rates, planned.slots)
+    work = work_of(scheduler, device, planned.boxes)
+    return _LITTLE * computing(work, device.rates) < planned.seconds
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:
