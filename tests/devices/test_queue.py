@@ -15,9 +15,10 @@ from devices.faults import failing, lost
 from devices.harness import Device, compiled, device, processors_only, run_type
 
 import weft as wf
-from weft.errors import DeviceError
+from weft.errors import DeviceError, OutOfBoundsError
 from weft.fun.parse import parse
 from weft.plan.segment import Segment
+from weft.runtime import pipeline
 from weft.runtime.devices import runs
 from weft.runtime.devices.opencl_runs import OpenClRun
 from weft.runtime.devices.runs import Run
@@ -65,8 +66,11 @@ def ahead(events: Sequence[tuple[str, Any]]) -> int:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3])
-def test_every_slot_has_a_box_queued_behind_the_one_it_does(slots: int) -> None:
+def test_every_slot_has_a_box_queued_behind_the_one_it_does(
+    slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on = device()
+    monkeypatch.setattr(on, "together", 1)
     x, y = np.random.default_rng(1).normal(size=(2, 100_003))
     add = wf.jit(lambda a, b: a + 2 * b)
     limit = 256 << 10
@@ -80,6 +84,64 @@ def test_every_slot_has_a_box_queued_behind_the_one_it_does(slots: int) -> None:
     assert ahead(events) == 2 * slots
     assert len({id(run.slot) for _, run in events}) == slots
     assert 0 < on.statistics.peak_bytes <= limit
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_small_boxes_are_begun_several_at_once(
+    small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once as many have ended; those that move more are waited for one by one."""
+    on, x = device(), np.random.default_rng(1).normal(size=200_003)
+    monkeypatch.setattr(on, "together", 3)
+    if not small:
+        monkeypatch.setattr(pipeline, "_SMALL", 1 << 10)
+    double = wf.jit(lambda a: a * 2)
+    with wf.config(devices=[on.name], memory_limit={on.name: 256 << 10}, slots=2):
+        double(x)
+        with watched() as events:
+            found = double(x)
+    np.testing.assert_array_equal(found, x * 2)
+    what = "".join(name[0] for name, _ in events)
+    assert what.startswith("qqqqqqwwwqqqwww" if small else "qqqqwqwqw")
+    assert [run for name, run in events if name == "waited"] == [
+        run for name, run in events if name == "queued"
+    ]
+    assert len({id(run.slot) for _, run in events}) == 2
+
+
+@pytest.mark.parametrize("together", [1, 4])
+def test_of_boxes_that_fail_the_first_is_told(
+    together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever order their ends are seen."""
+    on, x = device(), np.arange(100_003.0)
+    monkeypatch.setattr(on, "together", together)
+    at = np.arange(100_003)
+    at[[40_000, 70_000, 90_000]] = 200_000, 300_000, 400_000
+    taken = wf.jit(lambda a, at: wf.take(a, at, axis=0))
+    with wf.config(devices=[on.name], memory_limit={on.name: 1 << 20}, slots=2):
+        plan = wf.explain(taken, x, at).plan
+        assert plan.stages[0].boxes.count > 8
+        with pytest.raises(OutOfBoundsError, match="index 200000 "):
+            taken(x, at)
+
+
+def test_a_device_that_fails_while_several_boxes_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    on, x = device(), np.random.default_rng(1).normal(size=200_003)
+    monkeypatch.setattr(on, "together", 3)
+    double, see = wf.jit(lambda a: a * 2), Run._see
+
+    def seen(run: Any, event: Any) -> None:
+        if run.stage != "waiting for it":  # it is not waited for yet
+            raise lost(on)
+        see(run, event)
+
+    with wf.config(devices=[on.name], memory_limit={on.name: 256 << 10}, slots=2):
+        with mock.patch.object(Run, "_see", seen), pytest.raises(DeviceError, match=on.name):
+            double(x)
+        np.testing.assert_array_equal(double(x), x * 2)
+    on.trim()
+    assert on.used == 0
 
 
 def test_chunks_for_which_none_are_chosen_suit_a_capped_device(tmp_path: Path) -> None:
@@ -117,9 +179,13 @@ def test_what_a_box_carries_to_the_next_comes_by_the_host() -> None:
     assert ahead(events) == 1
 
 
-def test_tiles_change_what_stays_without_the_host() -> None:
+@pytest.mark.parametrize("together", [1, 3])
+def test_tiles_change_what_stays_without_the_host(
+    together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next part of a matrix is copied to where the last one was, in the same queue."""
     on = device()
+    monkeypatch.setattr(on, "together", together)
     a, b = np.random.default_rng(3).normal(size=(2, 130, 130)).astype(np.float32)
     product = wf.jit(lambda a, b: (a[:, None, :] * b.T[None, :, :]).sum(axis=-1))
     with wf.config(devices=[on.name], slots=1):
@@ -129,8 +195,8 @@ def test_tiles_change_what_stays_without_the_host() -> None:
         with wf.config(devices=[on.name], memory_limit=limit, slots=slots), watched() as events:
             found = product(a, b)
         np.testing.assert_array_equal(found, expected)
-        assert len(events) > 6
-        assert ahead(events) == 2 * slots
+        assert len(events) > 2 * 6
+        assert ahead(events) == 2 * max(slots, together)
 
 
 def test_a_box_that_needs_more_memory_waits() -> None:

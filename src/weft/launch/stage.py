@@ -155,6 +155,7 @@ class DeviceStage:
         self.device: DeviceCode | None = self
         self.name, self.slots = loaded.device.name, loaded.device.slots
         self.limit, self.items = loaded.device.limit, loaded.device.items
+        self.together = loaded.device.together
         self._better = better
         slots = (*segment.params, *segment.results)
         self._within = [

@@ -21,6 +21,9 @@ an int, and the extent of the array."""
 class Pending(Protocol):
     """A box that a device may still be at work on."""
 
+    def pause(self) -> None:
+        """Return when the device is done with it; what became of it is for `wait` to tell."""
+
     def wait(self) -> None:
         """Return when its results are there, or raise what went wrong."""
 
@@ -123,6 +126,8 @@ class DeviceCode(Protocol):
         Work items of a launch whose items have memory of their own, at most ("threads").
     slots : int or None
         Boxes that are to be in flight; None: as many as is quickest.
+    together : int
+        Small boxes that the host does best to begin one after another, once as many have ended.
     rates : Rates
         What its time is predicted from.
     """
@@ -138,6 +143,9 @@ class DeviceCode(Protocol):
 
     @property
     def slots(self) -> int | None: ...
+
+    @property
+    def together(self) -> int: ...
 
     @property
     def rates(self) -> Rates: ...

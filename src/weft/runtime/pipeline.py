@@ -33,6 +33,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 _WRITERS = 2
 _PIECE = 4 << 20  # a read is shared among readers in pieces of at least so many bytes
+_SMALL = 4 << 20  # bytes that a box moves which is soon done, and of which several are queued
 
 
 class _Readers:
@@ -247,8 +248,14 @@ class Pipeline:
         # More boxes are queued than there are slots, so that the device need not wait for the host:
         # each behind the last in its slot. What a box carries to the next comes by the host, which
         # has buffers for one box more than there are slots.
-        behind_others = 0 if self.stage.carries else 1 if self.staged or self.written else slots
-        queued = slots + behind_others
+        together = 1
+        if self.stage.carries:
+            queued = slots
+        elif self.staged or self.written:
+            queued = slots + 1
+        else:
+            together = self._together()
+            queued = 2 * max(slots, together)
         done = [self.resumable and self._is_done(box) for box in boxes]
         reads: dict[int, list[Future[None]]] = {}
         writes: dict[int, list[Future[None]]] = {}
@@ -270,12 +277,15 @@ class Pipeline:
             if writers is not None:
                 writes[box] = self._submit_writes(box, outputs, writers)
 
-        def land() -> None:
-            """Wait for the oldest box on the device."""
-            box, pending, outputs = flying[0]
-            pending.wait()
-            flying.popleft()
-            finish(box, outputs)
+        def land(count: int) -> None:
+            """Wait for the oldest boxes on the device."""
+            if count > 1:
+                flying[count - 1][1].pause()
+            for _ in range(count):
+                box, pending, outputs = flying[0]
+                pending.wait()
+                flying.popleft()
+                finish(box, outputs)
 
         self.held = self._hold()
         try:
@@ -288,20 +298,21 @@ class Pipeline:
                 reads.pop(box, None)
                 _wait(writes.pop(box - depth, ()))
                 if not done[box]:
-                    ends = self._ends_for(box)
-                    self._change(box)
+                    changing = self._changing(box)
+                    ends = self._ends_for(box, changing)
+                    self._change(box, changing)
                     behind = flying[-slots][1] if len(flying) >= slots else None
-                    after = [pending for number, pending, _ in flying if number < ends]
+                    before = [pending for number, pending, _ in flying if number < ends]
+                    after = before[-slots:]  # the last in each slot
                     pending, outputs = self._compute(box, behind, after)
                     if pending is None:
                         finish(box, outputs)
                     else:
                         flying.append((box, pending, outputs))
                 while len(flying) >= queued:
-                    land()
+                    land(together)
                 self._report(box)
-            while flying:
-                land()
+            land(len(flying))
         finally:
             for _, pending, _ in flying:
                 pending.abandon()
@@ -309,6 +320,11 @@ class Pipeline:
                 self.held.release()
         for futures in writes.values():
             _wait(futures)
+
+    def _together(self) -> int:
+        """How many boxes' ends the host sees at once, to begin as many others."""
+        device = self.planned.code.device
+        return 1 if device is None or self.each > _SMALL else device.together
 
     def _hold(self) -> Held | None:
         """What all boxes need, on the device from the first to the last."""
@@ -320,10 +336,10 @@ class Pipeline:
         whole = {k: self.windows[k](0) for k, w in windows if w.axis is None}
         return device.hold(whole, flanks, self.planned.device_bytes)
 
-    def _ends_for(self, box: int) -> int:
+    def _ends_for(self, box: int, changing: Sequence[int]) -> int:
         """The box before which all have to end for this one to change what stays on the device."""
         ends = 0
-        for number in self._changing(box):
+        for number in changing:
             assert self.planned.tiles is not None
             buffers, since = self.planned.tiles.buffers[number], [*self.since[number], box]
             if len(since) > buffers:  # a part goes: all that need it were before the one after
@@ -337,10 +353,10 @@ class Pipeline:
             if not self.since[number] or parts[box] != parts[self.since[number][-1]]
         ]  # fmt: skip
 
-    def _change(self, box: int) -> None:
+    def _change(self, box: int, changing: Sequence[int]) -> None:
         """Have this box bring the parts that stay for some boxes after it."""
         tiles = self.planned.tiles
-        for number in self._changing(box):
+        for number in changing:
             assert tiles is not None
             assert self.held is not None
             self.held.change(number, self.planned.input_bytes[number], tiles.buffers[number])

@@ -32,7 +32,7 @@ from weft.runtime.devices.launch_lists import LaunchList
 from weft.runtime.devices.memory import HeldArrays, Memory, failure, in_short
 from weft.runtime.devices.page_locks import PageLocks
 from weft.runtime.devices.protocol import Rows
-from weft.runtime.devices.runs import KeptLaunches, Run, begin, values_of
+from weft.runtime.devices.runs import Loaded, Run, begin, values_of
 from weft.runtime.memory import format_bytes
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -295,19 +295,17 @@ class CudaDevice(Memory):
         return isinstance(error, MemoryError) or _OUT_OF_MEMORY in str(error)
 
 
-class CudaSegment:
+class CudaSegment(Loaded["CudaDevice"]):
     """A segment for a GPU. What a run launches is compiled before the first one that does.
 
     Most kernels of a segment are forms for other sizes; of a stage that is only planned, all are.
     """
 
     def __init__(self, device: CudaDevice, segment: Segment) -> None:
-        self.device = device
-        self.segment = segment
+        super().__init__(device, segment, self._laid_out)
         self._programs = kernel_texts.apart(segment.source)
         self._codes: list[Any] = []
         self._kernels: dict[str, Any] = {}
-        self.launches = KeptLaunches(self._laid_out)
         self._lock = threading.Lock()
 
     def kernel(self, name: str) -> Any:
@@ -354,16 +352,8 @@ class CudaSegment:
     def hold(
         self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
     ) -> HeldArrays:  # fmt: skip
-        """Copy inputs, by their positions, that several runs share; make room for flanks.
-
-        `room`: bytes that those runs, and what is held, will take together.
-
-        Raises
-        ------
-        MemoryLimitError, DeviceError
-        """
         self.device.enter()
-        return HeldArrays(self.device, self.segment, inputs, flanks, room)
+        return super().hold(inputs, flanks, room)
 
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray],

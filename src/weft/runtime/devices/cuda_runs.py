@@ -144,8 +144,8 @@ class CudaRun(Run["CudaDevice"]):
         self, loaded: CudaSegment, integers: Sequence[int], inputs: Sequence[NDArray],
         results: Sequence[NDArray], held: HeldArrays | None, behind: Run[CudaDevice] | None,
     ) -> None:  # fmt: skip
-        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held, behind)
-        self.loaded = loaded
+        super().__init__(loaded, integers, inputs, results, held, behind)
+        self.loaded: CudaSegment = loaded
         self.landings: list[tuple[NDArray, NDArray]] = []  # page-locked, and where it belongs
         self.graphs: list[Any] = []  # those that may still run
         self.timed = profile.recorder is not None

@@ -39,12 +39,15 @@ class Memory(ABC):
         Whether its items have atomic operations on 64 bits.
     threads : int
         Of the host, that copy to and from memory that the device cannot.
+    together : int
+        Small boxes that the host does best to begin one after another, once as many have ended.
     """
 
     failures: tuple[type[BaseException], ...]
     is_processor = False
     has_long_atomics = True
     threads = 1
+    together = 1
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
@@ -71,7 +74,8 @@ class Memory(ABC):
 
     def takes(self, array: NDArray) -> bool:
         """Whether it copies the array as it lies, and back to there."""
-        return bool(array.flags.c_contiguous and array.dtype.isnative and array.flags.aligned)
+        flags = array.flags
+        return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
 
     def packed(self, array: NDArray) -> NDArray:
         """The array as the device takes it: itself, or row-major."""
@@ -173,14 +177,20 @@ class Buffers(ABC, Generic[DeviceT]):
     def __init__(self, device: DeviceT) -> None:
         self.device = device
         self.buffers: list[tuple[int, Any]] = []
+        self._fitting: Sequence[int] = ()  # sizes for which they were seen to do
         self.zeroed: Any = None  # the buffer that is known to record no failure
         self.runs = 0  # that are queued, one behind the other
         self.failed = False
 
     def fits(self, sizes: Sequence[int]) -> bool:
         """Whether the buffers are as many, and each as large, as they are."""
+        if sizes == self._fitting:
+            return True
         have = [count for count, _ in self.buffers]
-        return len(have) == len(sizes) and all(h >= n for h, n in zip(have, sizes, strict=True))
+        fits = len(have) == len(sizes) and all(h >= n for h, n in zip(have, sizes, strict=True))
+        if fits:
+            self._fitting = sizes
+        return fits
 
     def fit(self, sizes: Sequence[int], names: Sequence[str]) -> list[Any]:
         """One buffer for each size; those that were there are used again if they are as large."""
@@ -202,7 +212,7 @@ class Buffers(ABC, Generic[DeviceT]):
 
     def release(self) -> None:
         """Give the memory back."""
-        self.zeroed = None
+        self.zeroed, self._fitting = None, ()
         while self.buffers:
             count, buffer = self.buffers.pop()
             with suppress(*self.device.failures):  # a lost device takes nothing back

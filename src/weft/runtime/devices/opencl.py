@@ -30,6 +30,7 @@ OPTIONS = ("-cl-std=CL1.2", "-w")
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
 _LONG_ATOMICS = ("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 _LEAST_ROW = {"CPU": 64, "GPU": 512}  # bytes of rows that are worth a copy each
+_TOGETHER = {"CPU": 8, "GPU": 1}  # a CPU's kernels leave nothing of the host's in the caches
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
 
 
@@ -84,6 +85,7 @@ class OpenClDevice(Memory):
         self.device = device
         kind = "CPU" if device.type & cl.device_type.CPU else "GPU"
         self.is_processor = kind == "CPU"
+        self.together = _TOGETHER[kind]
         self.has_long_atomics = all(name in device.extensions for name in _LONG_ATOMICS)
         self.most_of_group = int(device.max_work_group_size)
         self.shared_bytes = int(device.local_mem_size)  # by the items of a group

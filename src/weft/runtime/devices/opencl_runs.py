@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from weft.errors import CompileError
 from weft.plan import launches
-from weft.plan.code import FlankPlace
 from weft.plan.segment import Segment
 from weft.runtime import profile
+from weft.runtime.address import address_of
 from weft.runtime.devices.memory import Buffers, HeldArrays
 from weft.runtime.devices.protocol import row_major, rows_of
-from weft.runtime.devices.runs import KeptLaunches, Run, begin
+from weft.runtime.devices.runs import Loaded, Run, begin
 from weft.runtime.memory import format_bytes
 
 if TYPE_CHECKING:
@@ -30,27 +30,14 @@ NDArray: TypeAlias = npt.NDArray[Any]
 _LONG = 1 << 14  # launches that are too many for one of them
 
 
-class OpenClSegment:
+class OpenClSegment(Loaded["OpenClDevice"]):
     """A segment compiled for a device."""
 
     def __init__(self, device: OpenClDevice, segment: Segment) -> None:
-        self.device = device
-        self.segment = segment
+        super().__init__(
+            device, segment, lambda values: launches.listed(segment.steps, values, _LONG)
+        )
         self.program = device.build(segment.source)
-        self.launches = KeptLaunches(lambda values: launches.listed(segment.steps, values, _LONG))
-
-    def hold(
-        self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
-    ) -> HeldArrays:  # fmt: skip
-        """Copy inputs, by their positions, that several runs share; make room for flanks.
-
-        `room`: bytes that those runs, and what is held, will take together.
-
-        Raises
-        ------
-        MemoryLimitError, DeviceError
-        """
-        return HeldArrays(self.device, self.segment, inputs, flanks, room)
 
     def prepare(self, integers: Sequence[int]) -> bool:
         """Everything is compiled."""
@@ -147,7 +134,7 @@ class Slot(Buffers["OpenClDevice"]):
         assert rows is not None
         region = (rows.bytes, rows.count, rows.planes)
         span = (rows.planes - 1) * rows.plane_pitch + (rows.count - 1) * rows.pitch + rows.bytes
-        memory: Any = (ctypes.c_uint8 * span).from_address(array.ctypes.data)
+        memory: Any = (ctypes.c_uint8 * span).from_address(address_of(array))
         host = np.ndarray((span,), np.uint8, memory)
         ends = (buffer, host) if way == "in" else (host, buffer)
         try:
@@ -176,9 +163,9 @@ class OpenClRun(Run["OpenClDevice"]):
         self, loaded: OpenClSegment, integers: Sequence[int], inputs: Sequence[NDArray],
         results: Sequence[NDArray], held: HeldArrays | None, behind: Run[OpenClDevice] | None,
     ) -> None:  # fmt: skip
-        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held, behind)
-        self.loaded = loaded
-        self.events: list[tuple[str, str, Any, int]] = []
+        super().__init__(loaded, integers, inputs, results, held, behind)
+        self.loaded: OpenClSegment = loaded
+        self.events: list[tuple[str, str, str, Any, int]] = []
 
     def copy(
         self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
@@ -187,7 +174,7 @@ class OpenClRun(Run["OpenClDevice"]):
             event = self.slot.copy_in(buffer, array, number, offset)
         else:
             event = self.slot.copy_out(array, buffer, offset)
-        self.events.append((f"copy {way} {name}", f"{self.device.name} {way}", event, array.nbytes))
+        self.events.append((f"copy {way} ", name, way, event, array.nbytes))
 
     def steps(self, steps: launches.Steps) -> None:
         found = self.loaded.launches.of(self.values) if steps is self.segment.steps else None
@@ -206,10 +193,9 @@ class OpenClRun(Run["OpenClDevice"]):
         event = device.cl.enqueue_nd_range_kernel(
             self.slot.queue, kernel, (-(-items // group) * group,), (group,)
         )
-        queue = f"{device.name} compute"
-        if profile.recorder is None and self.events and self.events[-1][1] == queue:
+        if profile.recorder is None and self.events and self.events[-1][2] == "compute":
             self.events.pop()  # those of copies keep their arrays
-        self.events.append((step.kernel, queue, event, 0))
+        self.events.append(("", step.kernel, "compute", event, 0))
 
     def read(self, step: launches.Read, buffer: Any, offset: int) -> NDArray:
         cl, slot = self.device.cl, self.slot
@@ -217,11 +203,11 @@ class OpenClRun(Run["OpenClDevice"]):
         event = cl.enqueue_copy(slot.queue, value, buffer, src_offset=offset, is_blocking=False)
         if self.segment.failures:
             event = cl.enqueue_copy(slot.queue, self.failure, self.buffers[-1], is_blocking=False)
-        self.events.append(("read", f"{self.device.name} out", event, value.nbytes))
+        self.events.append(("", "read", "out", event, value.nbytes))
         return value
 
     def mark(self) -> Any:
-        last = self.events[-1][2] if self.events else None
+        last = self.events[-1][3] if self.events else None
         if last is None:
             last = self.device.cl.enqueue_marker(self.slot.queue)
         self.slot.queue.flush()
@@ -252,6 +238,6 @@ class OpenClRun(Run["OpenClDevice"]):
         shift = ended - self.last.profile.end * 1e-9  # too much: the end is seen late
         shift = min(shift, known) if of is recorder else shift
         self.device.shift = recorder, shift
-        for name, queue, event, count in self.events:
+        for what, name, queue, event, count in self.events:
             start, end = event.profile.start * 1e-9 + shift, event.profile.end * 1e-9 + shift
-            recorder.record(name, queue, start, end, count)
+            recorder.record(what + name, f"{self.device.name} {queue}", start, end, count)

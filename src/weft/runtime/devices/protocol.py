@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -98,6 +99,8 @@ class Device(Protocol):
         Runs that are to be under way at once; None: as many as is quickest.
     threads : int
         Of the host, that copy to and from memory that the device cannot.
+    together : int
+        Small boxes that the host does best to begin one after another, once as many have ended.
     """
 
     name: str
@@ -105,6 +108,7 @@ class Device(Protocol):
     items: int
     slots: int | None
     threads: int
+    together: int
     limit: int
     statistics: Statistics
 
@@ -180,8 +184,13 @@ def rows_of(array: NDArray) -> Rows | None:
     """
     if not array.size or not array.dtype.isnative:
         return None
-    dims = [(array.itemsize, 1)]  # extent and stride, the innermost first: that of bytes
-    for extent, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
+    return _rows_of(array.itemsize, array.shape, array.strides)
+
+
+@lru_cache(1024)
+def _rows_of(itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Rows | None:
+    dims = [(itemsize, 1)]  # extent and stride, the innermost first: that of bytes
+    for extent, stride in zip(shape[::-1], strides[::-1], strict=True):
         inner, step = dims[-1]
         if extent == 1:
             continue

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from time import perf_counter, sleep
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -18,7 +20,9 @@ import numpy.typing as npt
 
 from weft.errors import InternalError
 from weft.plan import launches
+from weft.plan.code import FlankPlace
 from weft.plan.segment import Inset, Segment
+from weft.records import dataclass
 from weft.runtime.devices.memory import DeviceT, HeldArrays
 from weft.runtime.devices.protocol import FAILURE_BYTES, raise_failure
 
@@ -34,6 +38,7 @@ _LATER = 4  # and by this one where a processor goes on with another: looking ta
 
 
 _LISTS = 256  # of launches, that a segment keeps for runs that come again
+_WORKSPACES = 4096  # whose sizes it keeps: a run has one, of many terms
 
 LaunchesT = TypeVar("LaunchesT")
 
@@ -69,23 +74,109 @@ class KeptLaunches(Generic[LaunchesT]):
 
 def values_of(device: Any, segment: Segment, integers: Sequence[int]) -> dict[str, int]:
     """The integers of a run by their names, and those that say what the device is."""
-    values = dict(zip(segment.integers, map(int, integers), strict=True))
+    values = dict(zip(segment.integers, integers, strict=True))
     values[launches.PROCESSOR] = int(device.is_processor)
     values[launches.LONG_EXTREMES] = int(device.has_long_atomics)
     return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffers:
+    """The buffers of runs that share what is held.
+
+    Attributes
+    ----------
+    own : list of int
+        The positions of the arrays that have one for each run, as the workspace and the record of
+        failures have.
+    names : list of str
+        What those, and these, are for.
+    arranged : function
+        arranged((what is held, then those)) has them by their positions.
+    """
+
+    own: list[int]
+    names: list[str]
+    arranged: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+class Loaded(Generic[DeviceT]):
+    """A segment compiled for a device, and what is the same for all of its runs.
+
+    Parameters
+    ----------
+    device, segment
+    listed : function
+        listed(integers by their names) makes a list of the launches of a run, if there is one.
+
+    Attributes
+    ----------
+    names : list of str
+        Of what a run has buffers for: parameters, results, the workspace, the failures.
+    within : dict of int to Inset
+        Those, by their positions, that lie within the workspace.
+    """
+
+    def __init__(
+        self, device: DeviceT, segment: Segment, listed: Callable[[dict[str, int]], Any]
+    ) -> None:
+        self.device = device
+        self.segment = segment
+        self.launches = KeptLaunches(listed)
+        self.names = [slot.name for slot in (*segment.params, *segment.results)]
+        self.names += ["workspace", "failures"]
+        self.within = {inset.slot: inset for inset in segment.insets}
+        self._workspace = lru_cache(_WORKSPACES)(self._evaluated)
+        self._buffers: dict[tuple[int, ...], _Buffers] = {}
+
+    def workspace(self, values: Mapping[str, int]) -> int:
+        """Bytes of a run's workspace, from its integers as `values_of` names them."""
+        return self._workspace(*values.values())
+
+    def _evaluated(self, *integers: int) -> int:
+        return self.segment.workspace.evaluate(values_of(self.device, self.segment, integers[:-2]))
+
+    def buffers(self, held: Mapping[int, Any]) -> _Buffers:
+        """Which buffers a run has, beside what is held."""
+        key = tuple(held)
+        if key not in self._buffers:
+            if not self.within.keys().isdisjoint(held):
+                raise InternalError("a device run: what is held lies within the workspace, too")
+            numbers = range(len(self.names))
+            own = [n for n in numbers if n not in held and n not in self.within]
+            at = {number: position for position, number in enumerate((*key, *own))}
+            at |= dict.fromkeys(self.within, at[len(self.names) - 2])
+            self._buffers[key] = _Buffers(
+                own[:-2], [self.names[n] for n in own], itemgetter(*map(at.__getitem__, numbers))
+            )
+        return self._buffers[key]
+
+    def hold(
+        self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
+    ) -> HeldArrays:  # fmt: skip
+        """Copy inputs, by their positions, that several runs share; make room for flanks.
+
+        `room`: bytes that those runs, and what is held, will take together.
+
+        Raises
+        ------
+        MemoryLimitError, DeviceError
+        """
+        return HeldArrays(self.device, self.segment, inputs, flanks, room)
 
 
 class Run(ABC, Generic[DeviceT]):
     """One run of a segment in a slot."""
 
     def __init__(
-        self, device: DeviceT, segment: Segment, integers: Sequence[int],
-        inputs: Sequence[NDArray], results: Sequence[NDArray], held: HeldArrays | None,
-        behind: Run[DeviceT] | None,
+        self, loaded: Loaded[DeviceT], integers: Sequence[int], inputs: Sequence[NDArray],
+        results: Sequence[NDArray], held: HeldArrays | None, behind: Run[DeviceT] | None,
     ) -> None:  # fmt: skip
+        device, segment = loaded.device, loaded.segment
         self.shared = held
         self.held: Mapping[int, Any] = {} if held is None else held.buffers
         self.brings = frozenset(() if held is None else held.missing)
+        self.loaded: Loaded[DeviceT] = loaded
         self.device = device
         self.segment = segment
         self.values = values_of(device, segment, integers)
@@ -155,25 +246,18 @@ class Run(ABC, Generic[DeviceT]):
 
     def enqueue(self, after: Sequence[Run[DeviceT]]) -> None:
         """Everything that the host does not have to wait for; `after` other runs."""
-        slot, segment = self.slot, self.segment
+        slot, segment, held = self.slot, self.segment, self.held
+        names, within, made = self.loaded.names, self.loaded.within, self.loaded.buffers(held)
         self.began = perf_counter()
-        arrays = [*self.inputs, *self.landed]
-        workspace = segment.workspace.evaluate(self.values)
-        sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
-        names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
-        within = {inset.slot: inset for inset in segment.insets}
-        if not self.held.keys().isdisjoint(within):
-            raise InternalError("a device run: what is held lies within the workspace, too")
-        own = [n for n in range(len(sizes)) if n not in self.held and n not in within]
+        arrays = (*self.inputs, *self.landed)
+        needed = [arrays[number].nbytes for number in made.own]
+        needed += (self.loaded.workspace(self.values), FAILURE_BYTES)
         if self.behind is not None:
-            if not slot.fits([sizes[number] for number in own]):
+            if not slot.fits(needed):
                 self.behind.wait()
             self.behind.followed = True
             self.behind = None  # nor are its arrays kept
-        fitted = slot.fit([sizes[number] for number in own], [names[number] for number in own])
-        found = {**self.held, **dict(zip(own, fitted, strict=True))}
-        found |= dict.fromkeys(within, found[len(arrays)])
-        self.buffers = [found[number] for number in range(len(sizes))]
+        self.buffers = made.arranged((*held.values(), *slot.fit(needed, made.names)))
         self.stage = "a copy to it"
         for run in after:
             if run.slot is not slot and not run.ended:
@@ -181,16 +265,15 @@ class Run(ABC, Generic[DeviceT]):
         if slot.zeroed is not self.buffers[-1]:
             self._copy("in", "failures", -1, self.failure)
             slot.zeroed = self.buffers[-1]
-        for number, (param, array) in enumerate(zip(segment.params, self.inputs, strict=True)):
-            if number not in self.held or number in self.brings:
-                self._copy("in", param.name, number, array, within.get(number))
+        for number, array in enumerate(self.inputs):
+            if number not in held or number in self.brings:
+                self._copy("in", names[number], number, array, within.get(number))
         self._bring()
         self._in_turn()
         self.stage = "a copy from it"
-        outputs = enumerate(zip(segment.results, self.landed, strict=True), len(self.inputs))
-        for number, (result, array) in outputs:
-            if number not in self.held:
-                self._copy("out", result.name, number, array, within.get(number))
+        for number, array in enumerate(self.landed, len(self.inputs)):
+            if number not in held:
+                self._copy("out", names[number], number, array, within.get(number))
         if segment.failures:
             self._copy("out", "failures", -1, self.failure)
         self.last = self.mark()
@@ -200,9 +283,13 @@ class Run(ABC, Generic[DeviceT]):
         shared = self.shared
         if shared is None:
             return
-        for event in {id(event): event for event in shared.brought.values()}.values():
-            if not self.is_done(event):
+        followed = None  # what one run brought has one event
+        for number, event in tuple(shared.brought.items()):
+            if self.is_done(event):
+                del shared.brought[number]
+            elif event is not followed:
                 self.follow(event)
+                followed = event
         if self.brings:
             shared.brought.update(dict.fromkeys(self.brings, self.mark()))
             shared.missing.clear()
@@ -289,6 +376,13 @@ class Run(ABC, Generic[DeviceT]):
 
     # ------------------------------------------------------------ coming back
 
+    def pause(self) -> None:
+        """Return when the device is done with it; what became of it is for `wait` to tell."""
+        try:
+            self._see(self.last)
+        except self.device.failures as error:
+            raise self.device.error("waiting for it", error) from error
+
     def wait(self) -> None:
         """Return when the results are there."""
         if self.ended:
@@ -310,7 +404,12 @@ class Run(ABC, Generic[DeviceT]):
             self.abandon()
 
     def _wait_for(self, event: Any) -> None:
-        """Ctrl-C is heard meanwhile."""
+        """Return when it has come, or raise what went wrong before."""
+        self._see(event)
+        self.complete(event)
+
+    def _see(self, event: Any) -> None:
+        """Return when it has come; Ctrl-C is heard meanwhile."""
         is_processor = self.device.is_processor
         spins = 0 if self.followed else _SPINS if is_processor else _MORE_SPINS
         late = _LATER if self.followed and is_processor else _LATE
@@ -318,12 +417,10 @@ class Run(ABC, Generic[DeviceT]):
             spins -= 1
             waited = (perf_counter() - self.began) / late
             sleep(0 if spins > 0 else min(max(waited, _SHORTEST), _LONGEST))
-        self.complete(event)
 
     def _check(self) -> None:
-        code, index, extent = self.failure.tolist()
-        if code:
-            raise_failure(self.segment, code, index, extent)
+        if self.segment.failures and self.failure[0]:
+            raise_failure(self.segment, *self.failure.tolist())
 
     def abandon(self) -> None:
         """Nothing on the queue uses the arrays any more; the slot is free after its last run."""
