@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError, UnsupportedError, user_place
 from weft.frontend import layout, lengths
-from weft.frontend.elementwise import apply
 from weft.ops.dtypes import from_numpy
 
 if TYPE_CHECKING:
@@ -232,18 +231,7 @@ class Methods:
         """Rounded to so many decimals, halves to even; to tens and more where negative."""
         from weft import functions
 
-        if decimals and self._node.dtype.is_complex:  # infinite parts stay apart from others
-            parts = (part.round(decimals)._node for part in (self.real, self.imag))
-            joined: Array = type(self)(apply("complex", *parts))
-            return joined
-        scale = 10.0 ** abs(decimals)
-        if decimals > 0:
-            whole: bool = self._node.dtype.is_integer
-            return self.copy() if whole else functions.round(self * scale) / scale
-        if decimals < 0:
-            rounded = functions.round(self / scale) * scale
-            return functions.astype(rounded, functions.result_type(self, 1))
-        return functions.round(self)
+        return functions.round(self, decimals)
 
     def conj(self: Any) -> Array:
         """Complex conjugates; what is real as it is."""

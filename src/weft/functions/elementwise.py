@@ -78,7 +78,6 @@ __all__ = [
     "real",
     "reciprocal",
     "remainder",
-    "round",
     "sign",
     "signbit",
     "sin",
@@ -169,10 +168,10 @@ log1p = _unary("log1p")
 log2 = _unary("log2")
 log10 = _unary("log10")
 logical_not = _unary("logical_not")
+nearest = _unary("round")  # integers, the even one of two; `weft.round` has decimals, too
 negative = _unary("negative")
 positive = _unary("positive")
 real = _unary("real")
-_to_whole = _unary("round")
 sign = _unary("sign")
 signbit = _unary("signbit")
 sin = _unary("sin")
@@ -275,11 +274,6 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Array:
     """
     test = as_dtype(node_of(condition), DType.BOOL)
     return Array(apply("where", test, node_of(x1), node_of(x2)))
-
-
-def round(x: Any, /, decimals: int = 0) -> Array:
-    """x to so many decimals, halves to even; to tens and more where `decimals` is negative."""
-    return Array(node_of(x)).round(decimals) if decimals else _to_whole(x)
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:

@@ -27,13 +27,13 @@ from weft.functions.elementwise import (
     logical_and,
     maximum,
     minimum,
+    nearest,
     pow,
     remainder,
     sin,
     trunc,
     where,
 )
-from weft.functions.elementwise import round as nearest
 from weft.functions.linear_algebra import vecdot
 from weft.functions.lmads import lmad
 from weft.functions.manipulation import concat, flip, moveaxis
@@ -45,7 +45,7 @@ __all__ = [
     "angle", "convolve", "correlate", "cross", "deg2rad", "degrees", "divmod", "ediff1d", "fabs",
     "fix", "float_power", "fmod", "gradient", "heaviside", "interp", "iscomplex", "iscomplexobj",
     "isneginf", "isposinf", "isreal", "isrealobj", "kron", "logaddexp2", "modf", "rad2deg",
-    "radians", "rint", "sinc", "trapezoid", "unwrap", "vdot",
+    "radians", "rint", "round", "sinc", "trapezoid", "unwrap", "vdot",
 ]  # fmt: skip
 
 
@@ -73,6 +73,20 @@ def fabs(x: Any, /) -> Array:
 def rint(x: Any, /) -> Array:
     """The nearest integers, the even one of two, as floats."""
     return nearest(in_floats(x)[0])
+
+
+def round(x: Any, /, decimals: int = 0) -> Array:
+    """x to so many decimals, halves to even; to tens and more where `decimals` is negative."""
+    if not decimals:
+        return nearest(x)
+    given = asarray(x)
+    if iscomplexobj(given):  # infinite parts stay apart from others
+        parts = [round(part, decimals) for part in (given.real, given.imag)]
+        return Array(apply("complex", *(part._node for part in parts)))
+    scale = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return astype(nearest(given / scale) * scale, result_type(given, 1))
+    return given.copy() if result_type(given).kind in "iu" else nearest(given * scale) / scale
 
 
 def float_power(x1: Any, x2: Any, /) -> Array:

@@ -57,7 +57,9 @@ class Routine:
         The result is an update of the first argument, and may be given its memory.
     beside : tuple of int
         What it makes besides its results, and gives back: so many times the bytes of its
-        arguments, of its results, and of a row of its results, at most.
+        arguments, and of its results, at most.
+    rows : int
+        And so many times those of a row of its results.
     bind : callable or None
         (*arrays, out, **options) -> what of BLAS does it for arrays that lie so, and the
         arrays, scalars among them, that it takes (`weft.ops.blas.Bound.call`); or None.
@@ -68,7 +70,8 @@ class Routine:
     execute: Callable[..., None]
     defaults: Options
     updates: bool = False
-    beside: tuple[int, int, int] = (0, 0, 0)
+    beside: tuple[int, int] = (0, 0)
+    rows: int = 0
     bind: Callable[..., Product | None] | None = None
 
     def result_types(
@@ -337,22 +340,22 @@ ROUTINES: dict[str, Routine] = {
             bind=_bind_update,
         ),
         Routine(  # one of its blocks, where BLAS has nothing that adds
-            "add_product", _add_product_rule, _add_product, {"block": 256}, beside=(0, 1, 0)
+            "add_product", _add_product_rule, _add_product, {"block": 256}, beside=(0, 1)
         ),
         # Half of it, where it merges; and a result.
-        Routine("sort", _sort_rule, _sort, _SORTING, beside=(0, 1, 0)),
-        Routine("argsort", _argsort_rule, _argsort, _SORTING, beside=(0, 2, 0)),
+        Routine("sort", _sort_rule, _sort, _SORTING, beside=(0, 1)),
+        Routine("argsort", _argsort_rule, _argsort, _SORTING, beside=(0, 2)),
         Routine("partition", _partition_rule, _partition, {}),
-        Routine("searchsorted", _search_rule, _search, {"side": "left"}, beside=(0, 1, 0)),
+        Routine("searchsorted", _search_rule, _search, {"side": "left"}, beside=(0, 1)),
         *(
-            Routine(name, rule, execute, options, beside=(*beside, 0))
+            Routine(name, rule, execute, options, beside=beside)
             for name, (rule, execute, options, beside) in SORTING_IN_RUNS.items()
         ),
         # What LAPACK overwrites, and works in; and results.
-        *(Routine(name, *parts, beside=(2, 1, 0)) for name, parts in FACTORISATIONS.items()),
+        *(Routine(name, *parts, beside=(2, 1)) for name, parts in FACTORISATIONS.items()),
         *(
-            Routine(name, rule, execute, options, beside=beside)
-            for name, (rule, execute, options, beside) in TRANSFORMS.items()
+            Routine(name, rule, execute, options, beside=beside, rows=rows)
+            for name, (rule, execute, options, beside, rows) in TRANSFORMS.items()
         ),
     )
 }

@@ -42,14 +42,14 @@ _NORM = {"norm": "backward"}
 # What some turn around, or are made of; and the roots of unity and the work of a row. That is most
 # where its length has a large prime factor (Bluestein's algorithm, of rows twice as long or more):
 # no plan knows what length it will be.
-_OF_COMPLEX, _OF_REALS, _TURNED = (0, 1, 8), (0, 1, 18), (0, 2, 18)
+_OF_COMPLEX, _OF_REALS, _TURNED = ((0, 1), 8), ((0, 1), 18), ((0, 2), 18)
 
-TRANSFORMS: dict[str, tuple[*Described, tuple[int, int, int]]] = {
-    "fft": (_to_complex, _run(np.fft.fft), _NORM, _OF_COMPLEX),
-    "ifft": (_to_complex, _run(np.fft.ifft), _NORM, _OF_COMPLEX),
-    "rfft": (_to_complex, _run(np.fft.rfft, True), _NORM, _OF_REALS),
-    "ihfft": (_to_complex, _run(np.fft.ihfft, True), _NORM, _OF_REALS),
-    "irfft": (_to_real, _run(np.fft.irfft), _NORM, _OF_REALS),
-    "hfft": (_to_real, _run(np.fft.hfft), _NORM, _TURNED),
+TRANSFORMS: dict[str, tuple[*Described, tuple[int, int], int]] = {
+    "fft": (_to_complex, _run(np.fft.fft), _NORM, *_OF_COMPLEX),
+    "ifft": (_to_complex, _run(np.fft.ifft), _NORM, *_OF_COMPLEX),
+    "rfft": (_to_complex, _run(np.fft.rfft, True), _NORM, *_OF_REALS),
+    "ihfft": (_to_complex, _run(np.fft.ihfft, True), _NORM, *_OF_REALS),
+    "irfft": (_to_real, _run(np.fft.irfft), _NORM, *_OF_REALS),
+    "hfft": (_to_real, _run(np.fft.hfft), _NORM, *_TURNED),
 }
 """The rule for types, what does it, options, and what it makes besides, as a routine has them."""

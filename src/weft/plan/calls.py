@@ -44,12 +44,13 @@ def bytes_beside(let: fun.Let) -> Size:
     """What a call makes besides its results, and gives back, at most; 0 of other statements."""
     if not isinstance(let.expr, fun.Call):
         return ZERO
-    of_arguments, of_results, of_rows = routine(let.expr.routine).beside
+    called = routine(let.expr.routine)
+    of_arguments, of_results = called.beside
     arguments = [_bytes(atom.type) for atom in let.expr.arguments]
     results = [_bytes(var.type) for var in let.pattern]
     rows = [_row_bytes(var.type) for var in let.pattern]
     found = sum(arguments, ZERO) * of_arguments + sum(results, ZERO) * of_results
-    return as_poly(found + sum(rows, ZERO) * of_rows)
+    return as_poly(found + sum(rows, ZERO) * called.rows)
 
 
 def _bytes(type_: fun.Type) -> Size:
