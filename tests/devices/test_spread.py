@@ -392,6 +392,38 @@ def test_a_product_is_one_call_of_each_device(rows: int) -> None:
     np.testing.assert_allclose(found, a @ b, rtol=1e-5)
 
 
+def test_of_a_long_product_a_little_is_left_for_whoever_is_first() -> None:
+    """Cores are not equally quick: the rest of each part is a box that either of them takes."""
+    rng = np.random.default_rng(3)
+    a, b = rng.random((600, 300), np.float32), rng.random((300, 350), np.float32)
+    function, taken = wf.jit(lambda x, y: x @ y), []
+    take = Left.take
+
+    def noted(left: Left, number: int) -> Any:
+        """Device 1 is slow: its first box lasts until 0 has taken all that is left."""
+
+        def waits() -> bool:
+            if all(who == 0 for who, _ in taken):
+                return number == 0
+            return number == 1 and left.devices[1].waiting > 0
+
+        while waits():
+            time.sleep(1e-3)
+        box = take(left, number)
+        taken.append((number, box))
+        return box
+
+    with wf.config(devices=TWO), mock.patch.object(sharing, "_PACKED", 4e10):
+        plan = wf.explain(function, a, b)
+        with mock.patch.object(Left, "take", noted):
+            found = function(a, b)
+    assert re.search("4 boxes of up to 270 along [^,]*, smaller towards the end, spread", str(plan))
+    boxes = sorted(box for _, box in taken if box is not None)
+    assert boxes == [(0, 270), (270, 300), (300, 570), (570, 600)]
+    assert sum(number == 0 for number, box in taken if box is not None) > 2
+    np.testing.assert_allclose(found, a @ b, rtol=1e-5)
+
+
 def test_the_plan_says_who_does_what() -> None:
     function, arguments = PROGRAMS["pairs"]
     with wf.config(devices=TWO):

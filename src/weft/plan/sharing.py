@@ -29,7 +29,9 @@ SMALL_WORK = 1 << 21
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
 _USUAL_PARTS = 32  # for each device, that boxes are as small as while its rate is unknown
 _AT_ONCE = 0.5  # of its part that a device takes, if it is to take boxes after that
+_NEARLY = 0.9  # of it, where every box does much anew: what is left is one more, or another's
 _WORTH = 32  # times as long as what a box does anew of what all boxes do, at least
+_DEAR = 0.04  # of its part, that a box does anew which is worth it if cores are not equally quick
 _PACKED = 4e9  # bytes that a core packs in a second: what a library call does anew
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 HALVED = 4  # times, at most, where a device has less memory than it seemed
@@ -195,14 +197,21 @@ class _Sharing:
             isinstance(first.draft.statement(position).let.expr, fun.Call)
             for position in first.draft.members
         )
-        self.least = self._least()
-        self.at_once = _AT_ONCE if 2 * len(members) * self.least < self.total else 1.0
+        self.least, self.at_once = self._sizes()
         self.usual = max(self.least, self.total // (_USUAL_PARTS * len(members)))
 
-    def _least(self) -> int:
-        """The least extent that is worth a box, however little is left."""
-        worth = max(_LEAST_WORK / self.work, _WORTH * self._anew())
-        return max(self.unit, -(-int(self.total * min(worth, 1.0)) // self.unit) * self.unit)
+    def _sizes(self) -> tuple[int, float]:
+        """The least extent that is worth a box, and what a device takes at once of its part."""
+        least, anew, members = _LEAST_WORK / self.work, self._anew(), len(self.members)
+        worth, last = max(least, _WORTH * anew), (1 - _NEARLY) / members
+        if last < worth and least < last and anew * members < _DEAR:
+            return self._extent(last), _NEARLY
+        found = self._extent(worth)
+        return found, _AT_ONCE if 2 * members * found < self.total else 1.0
+
+    def _extent(self, part: float) -> int:
+        """A part of all, in whole units."""
+        return max(self.unit, -(-round(self.total * min(part, 1.0)) // self.unit) * self.unit)
 
     def _anew(self) -> float:
         """What every call of a library packs, whatever its extent, as a part of all work.
@@ -269,12 +278,15 @@ class _Sharing:
     def _expected(self) -> Boxes:
         """The boxes that devices of one speed would take in turn."""
         most = max(member.extent for member in self.members)
+        part = -(-self.total // len(self.members) // self.unit) * self.unit
         step = max(self.least, self.usual // self.least * self.least)
         starts = [0]
         while starts[-1] < self.total:
             left = self.total - starts[-1]
-            wanted = left * self.at_once / len(self.members)
-            extent = most if self.at_once == 1.0 else guided(wanted, self.unit, step, most)
+            if self.at_once > _AT_ONCE:
+                extent = min(most, part - starts[-1] % part)
+            else:
+                extent = guided(left * self.at_once / len(self.members), self.unit, step, most)
             starts.append(min(starts[-1] + extent, self.total))
         edges = np.array(starts, np.int64)
         return self.first.boxes_between(edges[:-1], edges[1:])
