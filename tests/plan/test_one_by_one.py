@@ -20,7 +20,7 @@ from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.passes.split_reductions import always, split_reductions
-from weft.plan import maker
+from weft.plan import maker, one_by_one
 from weft.plan.explain import explain
 from weft.plan.nodes import Plan
 from weft.plan.planner import plan_program
@@ -226,6 +226,34 @@ def test_a_round_that_takes_an_element_by_its_number_is_planned_anew() -> None:
         assert stage.rounds is not None
         assert (stage.rounds.round.replan is not None) is anew
         assert ("peak of the first" in str(explain(plan))) is anew
+
+
+@pytest.mark.usefixtures("_small_spills")
+def test_the_next_call_has_the_plans_of_the_first_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what they were given; of many rounds, as many as take little memory."""
+    monkeypatch.setattr(one_by_one, "_KEPT", 2)
+    program, sizes = prepared(TAKEN), {"n": 40_000, "t": 4}
+    x = given(program, sizes)
+    plan = planned(program, sizes, x, None, x.nbytes * 3 // 2)
+    (rounds,) = (stage.rounds for stage in plan.stages if stage.rounds is not None)
+    made: list[list[Plan]] = []
+    assert rounds.round.replan is not None
+    again = rounds.round.replan
+
+    def noted(number: int, *rest: Any) -> Plan:
+        made[-1].append(again(number, *rest))
+        return made[-1][-1]
+
+    object.__setattr__(rounds.round, "replan", noted)
+    results = []
+    for _ in range(2):
+        made.append([])
+        results.append(execute(plan))
+    first, second = made
+    assert [a is b for a, b in zip(first, second, strict=True)] == [True, True, False]
+    assert not any(one.inputs or one.sinks for one in first)
+    for one, two in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.usefixtures("_small_spills")

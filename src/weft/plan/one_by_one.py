@@ -29,6 +29,7 @@ from weft.plan.statements import Analysis
 from weft.sizes import Poly
 
 _PARALLEL = (fun.Kernel, fun.Reduce, fun.Scan, fun.Scatter, fun.Call)
+_KEPT = 64  # rounds, the first ones, whose plans are there for the next call
 _NEED_ALL = (fun.Reduce, fun.Scan, fun.Scatter, fun.Call)
 
 
@@ -214,11 +215,18 @@ class Planned:
         replan: Replan | None = None
         if named:
             plan, (size,) = self.plan, named
+            kept: dict[int, Plan] = {}
 
             def again(
                 number: int, inputs: Mapping[str, Input], sinks: Sequence[Sink | None]
             ) -> Plan:
-                return plan(program, {**sizes, size: number}, inputs, sinks, taken)
+                found = kept.get(number)
+                if found is None:
+                    found = plan(program, {**sizes, size: number}, inputs, sinks, taken)
+                    found = replace(found, inputs={}, sinks=())
+                    if len(kept) < _KEPT:
+                        kept[number] = found
+                return found
 
             replan = again
         names = tuple(param.name for param in program.params)
