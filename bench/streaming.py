@@ -5,7 +5,7 @@ Array Operations*, figures 17 and 18), a vector addition and a 3-point stencil, 
 matrix product. Copies to the device and back are in all times. "At once" has no cap and one
 slot: a copy in, the launches, a copy out. "In boxes" has no cap, and Weft chooses. "Capped" has
 a part of the memory that the arrays take. Each is timed just after two calls of its own: what
-memory the device keeps differs between them. A box costs the host about 0.2 ms (queueing its copies
+memory the device keeps differs between them. A box costs the host about 0.1 ms (queueing its copies
 and launches, seeing its end), which small products show: a box under 1/8 of their memory computes
 for 0.05 ms where n = 512, for 2 ms where n = 2048. Ratios are of throughputs (at once is 1), the
 median over rounds; those of processor time beside them are what a busy machine disturbs least.

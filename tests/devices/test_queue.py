@@ -86,14 +86,18 @@ def test_every_slot_has_a_box_queued_behind_the_one_it_does(
     assert 0 < on.statistics.peak_bytes <= limit
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("kind", ["small", "long", "packed"])
 def test_small_boxes_are_begun_several_at_once(
-    small: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once as many have ended; those that move more are waited for one by one."""
-    on, x = device(), np.random.default_rng(1).normal(size=200_003)
+    """Once as many have ended; those that move more are waited for one by one.
+
+    So are those for which the host packs what they read.
+    """
+    on, x = device(), np.random.default_rng(1).normal(size=(66_667, 4))
+    x = x[:, :3] if kind == "packed" else np.ascontiguousarray(x[:, :3])
     monkeypatch.setattr(on, "together", 3)
-    if not small:
+    if kind == "long":
         monkeypatch.setattr(pipeline, "_SMALL", 1 << 10)
     double = wf.jit(lambda a: a * 2)
     with wf.config(devices=[on.name], memory_limit={on.name: 256 << 10}, slots=2):
@@ -102,7 +106,7 @@ def test_small_boxes_are_begun_several_at_once(
             found = double(x)
     np.testing.assert_array_equal(found, x * 2)
     what = "".join(name[0] for name, _ in events)
-    assert what.startswith("qqqqqqwwwqqqwww" if small else "qqqqwqwqw")
+    assert what.startswith("qqqqqqwwwqqqwww" if kind == "small" else "qqqqwqwqw")
     assert [run for name, run in events if name == "waited"] == [
         run for name, run in events if name == "queued"
     ]
@@ -186,7 +190,7 @@ def test_tiles_change_what_stays_without_the_host(
     """The next part of a matrix is copied to where the last one was, in the same queue."""
     on = device()
     monkeypatch.setattr(on, "together", together)
-    a, b = np.random.default_rng(3).normal(size=(2, 130, 130)).astype(np.float32)
+    a, b = np.random.default_rng(3).normal(size=(2, 260, 260)).astype(np.float32)
     product = wf.jit(lambda a, b: (a[:, None, :] * b.T[None, :, :]).sum(axis=-1))
     with wf.config(devices=[on.name], slots=1):
         expected = product(a, b)

@@ -324,7 +324,11 @@ class Pipeline:
     def _together(self) -> int:
         """How many boxes' ends the host sees at once, to begin as many others."""
         device = self.planned.code.device
-        return 1 if device is None or self.each > _SMALL else device.together
+        if device is None or self.each > _SMALL or not self.boxes.count:
+            return 1
+        cut = [k for k, window in enumerate(self.stage.windows) if window.axis is not None]
+        # What is packed for a box takes memory of the host.
+        return device.together if all(device.takes(self.windows[k](0)) for k in cut) else 1
 
     def _hold(self) -> Held | None:
         """What all boxes need, on the device from the first to the last."""
