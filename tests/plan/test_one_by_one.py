@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,27 @@ TAKEN = f"""program taken(x: f64[n]) sizes n, t {{
     in w }}
   in y }}"""
 """A round takes an element by its number."""
+
+SHIFTED = f"""program shifted(start: i64[m], more: i64[t], value: f64[k], zero: f64[n])
+  sizes m, k, n, t {{
+  let ends: i64[m], u: f64[n] = loop (at: i64[m] = start, v: f64[n] = zero) for turn from 0 to t {{
+    let s: f64 = reduce (; i3 < n) from -0.0 {{ let q0: f64 = v[i3] in q0 }} {SUM}
+    let o: i64 = more[turn]
+    let y: f64[n] = kernel (i < n) {{
+      let a: i64 = at[i]
+      let b: i64 = at[i + 1]
+      let g: f64 = loop (f: f64 = s) for j from a to b {{
+        let w: f64 = value[j]
+        let h: f64 = add(f, w)
+        in h }}
+      in g }}
+    let moved: i64[m] = kernel (i2 < m) {{
+      let c: i64 = at[i2]
+      let e: i64 = add(c, o)
+      in e }}
+    in moved, y }}
+  in u }}"""
+"""A round adds up what is between pointers, and moves these by an element that it takes."""
 
 PROGRAMS = {
     "scaled": SCALED, "turns": TURNS, "until": UNTIL, "viewed": VIEWED, "taken": TAKEN,
@@ -254,6 +276,31 @@ def test_the_next_call_has_the_plans_of_the_first_rounds(monkeypatch: pytest.Mon
     assert not any(one.inputs or one.sinks for one in first)
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.usefixtures("_small_spills")
+def test_plans_of_rounds_are_for_the_pointers_that_they_carry() -> None:
+    """What boxes read between them is another part where they are others."""
+    program, n = prepared(SHIFTED), 4000
+    rng = np.random.default_rng(3)
+    rows = np.concatenate([[0], np.cumsum(rng.integers(0, 3, n))])
+    sizes = {"m": n + 1, "t": 3, "k": 2 * n + 2000, "n": n}
+    sizes = {size: sizes[size] for size in program.sizes}
+    others = [np.array([5, 7, 900]), rng.random(2 * n + 2000), np.ones(n)]
+
+    def arguments(begin: int) -> dict[str, Any]:
+        names = (param.name for param in program.params)
+        return dict(zip(names, [rows + begin, *others], strict=True))
+
+    plan = plan_program(
+        program, sizes, arguments(0), [None], 80_000, 2, InterpretedStage, allowance=0, small=64
+    )
+    (rounds,) = (stage.rounds for stage in plan.stages if stage.rounds is not None)
+    assert rounds.round.replan is not None
+    for begin in (0, 1000, 0):
+        (expected,) = interpret(program, [*arguments(begin).values()], sizes)
+        (found,) = execute(replace(plan, inputs=arguments(begin)))
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.usefixtures("_small_spills")

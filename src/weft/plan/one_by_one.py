@@ -21,7 +21,9 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.dtypes import DType
+from weft.plan.footprint import pointer_params
 from weft.plan.nodes import ArrayForm, Boxes, Input, Plan, PlannedStage, Stage, size_text
+from weft.plan.pointers import digest
 from weft.plan.protocols import Sink
 from weft.plan.rounds import Buffer, Carried, OwnCode, Part, Replan, Rounds
 from weft.plan.setting import Setting, form_in_memory
@@ -215,17 +217,20 @@ class Planned:
         replan: Replan | None = None
         if named:
             plan, (size,) = self.plan, named
-            kept: dict[int, Plan] = {}
+            bounding = pointer_params(program)
+            kept: dict[tuple[int, bytes], Plan] = {}
 
             def again(
                 number: int, inputs: Mapping[str, Input], sinks: Sequence[Sink | None]
             ) -> Plan:
-                found = kept.get(number)
+                given = ((name, inputs[name]) for name in bounding)
+                key = number, digest({n: v for n, v in given if isinstance(v, np.ndarray)})
+                found = kept.get(key)
                 if found is None:
                     found = plan(program, {**sizes, size: number}, inputs, sinks, taken)
                     found = replace(found, inputs={}, sinks=())
                     if len(kept) < _KEPT:
-                        kept[number] = found
+                        kept[key] = found
                 return found
 
             replan = again
