@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -276,6 +278,26 @@ def test_the_next_call_has_the_plans_of_the_first_rounds(monkeypatch: pytest.Mon
     assert not any(one.inputs or one.sinks for one in first)
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+def test_kept_plans_of_rounds_keep_no_data() -> None:
+    on, x = device(), np.random.default_rng(3).random((5, 100, 300), np.float32)
+
+    def step(s: Any, row: Any) -> Any:
+        total = s * np.float32(0.5) + row
+        return total, (total * total).sum()
+
+    function = wf.jit(lambda a: wf.scan(step, wf.zeros((100, 300), np.float32), a))
+    with wf.config(devices=[on.name], memory_limit={on.name: 256 << 10}):
+        plan = wf.explain(function, x).plan
+        assert any(s.rounds is not None and s.rounds.round.replan for s in plan.stages)
+        del plan
+        for _ in range(2):
+            function(x)
+    there = weakref.ref(x)
+    del x
+    gc.collect()
+    assert there() is None
 
 
 @pytest.mark.usefixtures("_small_spills")

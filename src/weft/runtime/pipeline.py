@@ -312,7 +312,8 @@ class Pipeline:
                 while len(flying) >= queued:
                     land(together)
                 self._report(box)
-            land(len(flying))
+            while flying:
+                land(min(together, len(flying)))
         finally:
             for _, pending, _ in flying:
                 pending.abandon()
