@@ -20,7 +20,8 @@ from weft.imp import interpret as imp_interpret
 from weft.imp import nodes as imp
 from weft.imp.check import check
 from weft.imp.interpret import interpret as interpret_imp
-from weft.lower import trapezoids
+from weft.lower import masks, trapezoids
+from weft.lower.registers import Registers
 from weft.lower.segment import integers, lower_program
 from weft.mem.parse import parse as parse_memory
 from weft.passes.pipeline import optimise
@@ -355,22 +356,26 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("shape", "rule", "across"),
+    ("shape", "rule", "row", "across"),
     [
-        ((4, 63), "edge", False), ((4, 64), "edge", True), ((3, 63), "edge", False),
-        ((3, 48, 2), "reflect", True),
-        ((4, 64), "wrap", False), ((4, 64), ("edge", "wrap"), False),
+        ((4, 63), "edge", 7, False), ((4, 64), "edge", 7, True), ((3, 63), "edge", 7, False),
+        ((2, 64), "edge", 64, True), ((3, 64), "edge", 64, False), ((3, 64), "edge", 63, True),
+        ((3, 48, 2), "reflect", 7, True),
+        ((4, 64), "wrap", 7, False), ((4, 64), ("edge", "wrap"), 7, False),
     ],
 )  # fmt: skip
 def test_few_long_rows_are_cut_across(
-    shape: tuple[int, ...], rule: Any, across: bool, tiles: list[int],
+    shape: tuple[int, ...], rule: Any, row: int, across: bool, tiles: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Trapezoids are of the second dimension where that is 16 times as long here, at least.
 
-    Rows of elements must have a part of more than 21 for each of three threads.
+    Rows of elements must have a part of more than 21 for each of three threads; of rows that
+    blocks have whole there must be fewer than one for each.
     """
     monkeypatch.setattr(trapezoids, "ACROSS", 16)
+    monkeypatch.setattr(trapezoids, "ROW", (row, 6))
+    monkeypatch.setattr(trapezoids, "FEW_ROWS", 1)
     monkeypatch.setattr(trapezoids, "CHUNKS", 2)
     monkeypatch.setattr(trapezoids, "WIDE", 21)
     x = RNG.random(shape)
@@ -379,6 +384,40 @@ def test_few_long_rows_are_cut_across(
         tiles.clear()
         interpreted(program, x, rounds, 3)
         assert (max(tiles) > 3) == across  # of so few rows no more could be made
+
+
+@pytest.mark.parametrize("shape", [(123,), (10, 72), (5, 4, 36)])
+def test_stores_of_blocks_are_aligned(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done without masks begins at a whole vector of memory, wherever blocks begin.
+
+    Rows of a plane are whole vectors here, those of a solid half of one more; as results and
+    workspaces, arrays begin on cache lines.
+    """
+    monkeypatch.setattr(masks, "registers", lambda: Registers(32, 64))
+    monkeypatch.setattr(trapezoids, "ROW", (30, 18))
+    monkeypatch.setattr(trapezoids, "ACROSS", 16)
+    monkeypatch.setattr(trapezoids, "line", lambda _: 40)
+    begins: list[int] = []
+    interior: list[imp.For] = []
+    run_statement = imp_interpret._Run.statement
+
+    def noting(run: imp_interpret._Run, statement: imp.Stmt) -> None:
+        if isinstance(statement, imp.For) and statement.simd and not statement.lanes:
+            interior[:] = [statement]
+        elif isinstance(statement, imp.Store) and interior:
+            begins.append(run.integer(statement.index))
+            interior.clear()
+        run_statement(run, statement)
+        if isinstance(statement, imp.For):
+            interior.clear()
+
+    monkeypatch.setattr(imp_interpret._Run, "statement", noting)
+    x = RNG.random(shape)
+    interpreted(tiled(repeated(len(shape), 1, "edge"), x, 4), x, 4, 2)
+    assert len(set(begins)) > 5
+    assert not any(begin % 8 for begin in begins)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

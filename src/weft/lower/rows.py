@@ -101,7 +101,8 @@ def _lower_rows(
     if cut is None:
         _simd(e, lane, lower, upper, bodies, store, interior=False, near=near)
         return
-    row = _Row(e, lane, lower, upper, cut, bodies, store, short, near)
+    base = _row_address(e, lane, targets) if near else None
+    row = _Row(e, lane, lower, upper, cut, bodies, store, short, near, base)
     width = masks.lanes(lane, body, short)
     again = None
     if width and targets and masks.are_slow():
@@ -118,7 +119,10 @@ def _lower_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Flat bodies side by side for lower <= lane < upper, of which an interior obeys no rules."""
+    """Flat bodies side by side for lower <= lane < upper, of which an interior obeys no rules.
+
+    `base`: where its element 0 is written, in elements, if its stores should be aligned.
+    """
 
     e: Emitter
     lane: str
@@ -129,15 +133,25 @@ class _Row:
     store: Store
     short: bool
     near: bool
+    base: imp.Expr | None = None
 
     def with_masks(self, width: int) -> None:
-        """Ends that are vectors of this width with masks, or done one by one where it is 0."""
+        """Ends that are vectors of this width with masks, or done one by one where it is 0.
+
+        Of a row near a core the interior begins where a vector is aligned: blocks and trapezoids
+        begin anywhere in it, and a store across two cache lines takes as long as two.
+        """
         e = self.e
         first = self._first()
         if width:
             above = e.declare(machine("+", first, imp.integer(width - 1)))
-            whole = _whole_vectors(e, self.lower, above, width)
-            whole = e.declare(machine("+", self.lower, whole))
+            if self.base is None:
+                whole = _whole_vectors(e, self.lower, above, width)
+                whole = e.declare(machine("+", self.lower, whole))
+            else:
+                at = e.declare(machine("+", self.base, above))
+                over = e.declare(machine("&", at, imp.integer(width - 1)))
+                whole = e.declare(machine("-", above, over))
             first = e.declare(machine("min", self.upper, whole))
         last = self._last(first)
         if width:
@@ -193,6 +207,27 @@ class _Row:
             self.e, self.lane, begin, end, self.bodies, self.store,
             interior=True, short=self.short, near=self.near,
         )  # fmt: skip
+
+
+def _row_address(e: Emitter, lane: str, targets: Sequence[Target]) -> imp.Expr | None:
+    """Where a row's element 0 is written, in elements, as far as stores should be aligned.
+
+    0 of rows of a plane: where these do not begin on a cache line, a row and those that it reads
+    above and below never do at once, and limits that differ from row to row cost more than is won.
+    Of a solid's rows those in the planes before and after often do. None where it is not known.
+    """
+    found: set[Size] = set()
+    for array, where in targets:
+        if len(array.shape) != len(where):
+            return None
+        address = array.index.apply(where)
+        if address.coefficient(lane) != ONE or address.degree(lane) != 1:
+            return None
+        found.add(address.without(lane) if len(where) > 2 else ZERO)
+    if len(found) != 1:
+        return None
+    (base,) = found
+    return e.named(base) if all(name in e.scalars for name in base.variables()) else None
 
 
 @contextmanager

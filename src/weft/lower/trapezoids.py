@@ -25,6 +25,7 @@ CACHE_LINES = 64  # elements that are whole cache lines, of whatever size
 ALIGNED = 16  # elements, of which blocks of a vector begin at multiples: a cache line of float32
 ACROSS = 4  # times as long as the first dimension is the second one, of which chunks are then
 WIDE = 4096  # elements of a part of a row that is a trapezoid's, at least
+FEW_ROWS = 64  # for each thread: of more, trapezoids are of rows that a block has whole
 ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
 SECOND = 16  # rows of a block in the second of three dimensions or more: at least
 FEWER = (24, 16, 12)  # levels of a phase, where blocks of more are too large
@@ -187,8 +188,9 @@ class Trapezoids:
     def is_across(self, rows: imp.Expr) -> imp.Expr:
         """Whether trapezoids are of the second dimension, by the rows that each kernel computes.
 
-        Rows of elements are cut where each thread has a long part of them. No dimension may wrap
-        around that trapezoids are of, or that blocks lean along instead.
+        Rows of elements are cut where each thread has a long part of them, and blocks would not
+        have them whole, or there are few. No dimension may wrap around that trapezoids are of, or
+        that blocks lean along instead.
         """
         e, stencil = self.e, self.stencil
         if self.rank == 1 or not stencil.radius[0] or any(stencil.wraps[:2]):
@@ -199,7 +201,12 @@ class Trapezoids:
         if self.rank > 2:
             return e.declare(longer)
         parts = e.declare(machine("*", self.threads(), imp.integer(WIDE)))
-        return e.declare(machine("&&", longer, machine(">", self.extents[1], parts)))
+        few = machine("*", self.threads(), imp.integer(FEW_ROWS * stencil.radius[0]))
+        is_few = machine("<", rows, e.declare(few))
+        cut = machine(">", self.extents[1], imp.integer(ROW[0]))
+        worth = e.declare(machine("||", e.declare(cut), e.declare(is_few)))
+        long = e.declare(machine(">", self.extents[1], parts))
+        return e.declare(machine("&&", longer, e.declare(machine("&&", long, worth))))
 
     def either(self, condition: imp.Expr, one: imp.Expr, other: imp.Expr) -> imp.Expr:
         """`one` where a condition holds, which may be known before."""
