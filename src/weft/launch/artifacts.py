@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,6 +43,7 @@ from weft.runtime.toolchain import cpu_features
 from weft.sizes import Derived, parse_poly
 
 _SUFFIX = ".json"
+_READ = 64  # programs that are there as objects, too, the last ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +84,24 @@ def find(parts: tuple[str, ...], from_json: Any) -> Any | None:
     """What the cache has under a key made of `parts`."""
     known = built.stored(parts)
     if known is not None:
-        return from_json(json.loads(known))
+        return _read(from_json, known)
     store = open_cache()
     key = key_of(_fingerprint(), *parts)
     stored = store.load(key, _SUFFIX)
     if stored is not None:
         try:
-            made = from_json(json.loads(stored))
+            made = _read(from_json, stored)
             built.store(parts, stored.decode())
             return made
         except (KeyError, ValueError, TypeError):
             store.remove(key, _SUFFIX)  # not what this version writes
     return None
+
+
+@lru_cache(_READ)
+def _read(from_json: Any, text: str | bytes) -> Any:
+    """What a text says: one object, as rounds have the same program again and again."""
+    return from_json(json.loads(text))
 
 
 def find_or_make(
