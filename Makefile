@@ -11,7 +11,7 @@ DEVICE ?= opencl:0
 DEVICE_TESTS := tests/devices tests/loops/test_devices.py tests/behaviour/test_limits.py \
   tests/plan/test_versions.py tests/passes/test_contract.py
 
-.PHONY: demo test test-all test-device lint bench golden clean
+.PHONY: demo test test-all test-device lint bench bench-device golden clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed-demo
@@ -34,6 +34,12 @@ lint: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python bench/run.py $(or $(ARGS),all)
+
+# What is measured of devices, on another one than PoCL: make bench-device DEVICE=cuda:0
+bench-device: $(VENV)/installed-bench $(if $(filter cuda:%,$(DEVICE)),$(VENV)/installed-cuda)
+	$(BIN)/python bench/run.py streaming --device $(DEVICE) $(ARGS)
+	$(BIN)/python bench/run.py tiling --device $(DEVICE)
+	$(BIN)/python bench/run.py gpu --device $(DEVICE)
 
 # Writes the expected texts of golden tests anew; look at the difference before committing it.
 golden: $(VENV)/installed-test

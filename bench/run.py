@@ -10,6 +10,7 @@ import first_calls
 import gpu
 import in_core
 import loops
+import measure
 import memory
 import out_of_core
 import overheads
@@ -18,6 +19,8 @@ import scientists
 import stencils
 import streaming
 import tiling
+
+import weft as wf
 
 WHAT = (
     "in-core", "out-of-core", "memory", "loops", "scientists", "devices", "stencils",
@@ -73,10 +76,13 @@ def main() -> None:
     if given.what in ("stencils", "all"):
         print()
         stencils.run(names, given.scale, given.rounds, chosen, given.directory)
-    if given.what in ("streaming", "all"):
+    here = given.what != "all" or given.device in wf.devices()
+    if not here:
+        measure.note(f"streaming and tiling: there is no device {given.device}")
+    if given.what in ("streaming", "all") and here:
         print()
         streaming.run(names, given.scale, given.rounds, given.device, chosen)
-    if given.what in ("tiling", "all"):
+    if given.what in ("tiling", "all") and here:
         print()
         tiling.run(names, given.scale, given.rounds, given.device)
     if given.what == "gpu":  # not of all: its sizes are a GPU's

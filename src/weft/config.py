@@ -95,7 +95,8 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     memory_limit : int, str, mapping or None
         Bytes that Weft may allocate on the host, or text such as "256 MiB", or a mapping from
         device to either (for a part of the CPU: of the host's memory, for the boxes that it
-        works on); None: 60% of the available RAM, 80% of a device's memory.
+        works on; for all that it does, where it is the only device); None: 60% of the
+        available RAM, 80% of a device's memory.
     devices : str or sequence of str
         Where kernels run: names of `weft.devices()`; "cpu:0-3" is four of the cores as one
         device. Boxes are spread over several, and what one has no code for (complex numbers
@@ -104,7 +105,8 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     slots : int or None
         Boxes that are on a device at once, each copied in, computed, and copied out on a queue
         of its own, 1 to 128 (1: nothing overlaps), or fewer where so many do not fit; None: as
-        many as is predicted quickest.
+        many as is predicted quickest. Of devices with memory of their own: the CPU's boxes are
+        read and written where they are, as far ahead as the limit lets them.
     threads : int or None
         Threads of the CPU device; None: the processors the process may use, capped by
         `OMP_NUM_THREADS`.

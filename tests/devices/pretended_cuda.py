@@ -27,6 +27,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from printers.nvrtc import accept
 
 from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
@@ -338,6 +339,7 @@ class Program:
 
     def compile(self, target_type: str) -> SimpleNamespace:
         assert target_type == "cubin"
+        accept(self.text)
         return SimpleNamespace(code=self.text.encode())
 
 

@@ -142,3 +142,16 @@ def test_streamed_columns_are_boxes(on: Device) -> None:
     np.testing.assert_allclose(found, np.cumsum(x, axis=0), rtol=1e-9, atol=1e-9)
     assert on.statistics.boxes >= 2
     assert on.statistics.bytes_packed == 0
+
+
+def test_a_profile_has_the_copies_of_what_all_boxes_need(on: Device) -> None:
+    """A table stays on the device while boxes look up in it: one copy, before all others."""
+    table, where = np.arange(100_000.0), np.arange(200_000) % 77_777
+    function = wf.jit(lambda t, i: t[i] * 2)
+    with wf.config(devices=[on.name], memory_limit={on.name: "2 MiB"}), wf.profile() as measured:
+        np.testing.assert_array_equal(function(table, where), table[where] * 2)
+    copies = [event for event in measured.events if event.queue == f"{on.name} in"]
+    assert len(copies) > 2
+    assert [event.bytes for event in copies].count(table.nbytes) == 1
+    into = on.statistics.bytes_in - sum(event.bytes for event in copies)
+    assert 0 <= into <= len(copies) * FAILURE_BYTES

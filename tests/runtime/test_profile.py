@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import weft as wf
 from weft.runtime import profile as profiles
@@ -94,7 +95,10 @@ def test_summary() -> None:
     assert "2 x" in lines[2]
     assert "2 GiB" in lines[2]
     assert "busy 3.5000 s of 4.0000 s; 1.0000 s with more than one queue" in lines[-1]
+    assert lines[-1].endswith("(overlap 1.29)")  # 2 s and 2.5 s, within 3.5 s
+    assert made().overlap == pytest.approx(4.5 / 3.5)
     assert Profile().summary().endswith("0 events")
+    assert Profile().overlap == 1
 
 
 def test_trace_file(tmp_path: Path) -> None:

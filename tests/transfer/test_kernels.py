@@ -410,14 +410,35 @@ def test_an_index_out_of_bounds_is_still_refused() -> None:
         wf.kernel(every_third)(WIDE, np.zeros((64, 28)))
 
 
-def test_arrays_of_the_lazy_front_end() -> None:
+@pytest.mark.parametrize(
+    ("function", "elements"),
+    [
+        (lambda x: x[:, ::5] * 2.0, 64 * 16),
+        (lambda x: wf.diagonal(x) * 2.0, 64),  # by indices that are computed, and are sizes
+        (lambda x: wf.diagonal(x, offset=-3) * 2.0, 61),
+    ],
+)
+def test_arrays_of_the_lazy_front_end(function: Callable[[Any], Any], elements: int) -> None:
     on = device()
     with wf.config(devices=on.name, interpret_below=0):
         before = on.statistics.bytes_in
-        found = wf.jit(lambda x: x[:, ::5] * 2.0)(WIDE)
+        found = wf.jit(function)(WIDE)
         moved = on.statistics.bytes_in - before
-    np.testing.assert_array_equal(found, WIDE[:, ::5] * 2.0)
-    assert moved <= 64 * 16 * 8 + FAILURES
+    expected = np.asarray(function(wf.asarray(WIDE)))
+    assert expected.size == elements
+    np.testing.assert_array_equal(found, expected)
+    assert moved <= elements * 8 + FAILURES
+
+
+def test_what_data_look_up_goes_there_whole() -> None:
+    on = device()
+    where = np.arange(20) % 7
+    with wf.config(devices=on.name, interpret_below=0):
+        before = on.statistics.bytes_in
+        found = wf.jit(lambda x, k: x[k, k] * 2.0)(WIDE, where)
+        moved = on.statistics.bytes_in - before
+    np.testing.assert_array_equal(found, WIDE[where, where] * 2.0)
+    assert WIDE.nbytes <= moved <= WIDE.nbytes + where.nbytes + FAILURES
 
 
 def at_index(y, p):

@@ -7,7 +7,7 @@ packed; of an argument that is updated in part, that part alone comes back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.fun.builder import Names
 from weft.launch.computation import Computation
 from weft.ops.dtypes import DType
@@ -390,15 +391,33 @@ def _computation(program: fun.Program) -> Computation:
 
 
 def _program(computation: Computation) -> fun.Program:
-    """The program; fused where that puts views of parameters into the kernels that read them."""
+    """The program; fused where that tells what kernels read of parameters.
+
+    Where views of these come into the kernels, and indices that are computed may be sizes:
+    let i = kernel (k < n) { 0 + k } let d = kernel (k < n) { x[i[k], i[k]] }
+        =>  let d = kernel (k < n) { x[k, k] }
+    """
     program = computation.program
     params = {param.name for param in program.params}
     for let in program.body.statements:
-        if not isinstance(let.expr, fun.LAYOUT_CHANGES) or isinstance(let.expr.array, fun.Const):
-            continue
-        if let.expr.array.name in params:
+        if isinstance(let.expr, fun.LAYOUT_CHANGES):
+            is_hidden = isinstance(let.expr.array, fun.Var) and let.expr.array.name in params
+        else:
+            is_hidden = isinstance(let.expr, fun.Kernel) and _looks_up(let.expr, params)
+        if is_hidden:
             return computation.artifacts.fused
     return program
+
+
+def _looks_up(kernel: fun.Kernel, params: Set[str]) -> bool:
+    """Whether a kernel reads a parameter at indices that it computes."""
+    lets = list(walk.statements(kernel.body))
+    inner = {var.name for let in lets for var in let.pattern}
+    return any(
+        isinstance(let.expr, fun.Index) and let.expr.array.name in params
+        and any(inner & index.variables() for index in let.expr.indices)
+        for let in lets
+    )
 
 
 def _pieces(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import NamedTuple
@@ -64,6 +64,15 @@ class Profile:
         """How long the block took (so far)."""
         return (perf_counter() if self.end is None else self.end) - self.start
 
+    @property
+    def overlap(self) -> float:
+        """The busy times of all queues, of copies and of kernels, over the time in which any is.
+
+        1: nothing was done beside anything else; with three queues, 3 at most.
+        """
+        own = sum(self._busy((queue,))[0] for queue in self._queues())
+        return own / max(self._busy(self._queues())[0], 1e-12) if self.events else 1.0
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline, one row for each queue of each device.
 
@@ -119,20 +128,20 @@ class Profile:
                 f"{100 * total.seconds / max(seconds, 1e-12):5.1f}% "
                 f"{format_bytes(total.bytes):>9} {rate}".rstrip()
             )
-        busy, overlapped = self._busy()
+        busy, overlapped = self._busy(self._queues())
         lines.append(
             f"  busy {busy:.4f} s of {seconds:.4f} s; "
-            f"{overlapped:.4f} s with more than one queue at work"
+            f"{overlapped:.4f} s with more than one queue at work (overlap {self.overlap:.2f})"
         )
         return "\n".join(lines)
 
     def _queues(self) -> list[str]:
         return list(dict.fromkeys(event.queue for event in list(self.events)))
 
-    def _busy(self) -> tuple[float, float]:
-        """Seconds in which any queue, and in which more than one, was at work."""
+    def _busy(self, queues: Sequence[str]) -> tuple[float, float]:
+        """Seconds in which any of some queues, and in which more than one, was at work."""
         changes = []
-        for queue in self._queues():
+        for queue in queues:
             reached = float("-inf")
             # A queue may itself hold overlapping events: those count once.
             for event in sorted(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from weft.errors import DeviceError, MemoryLimitError, WeftError
 from weft.plan.code import FlankPlace
 from weft.plan.segment import Segment
+from weft.runtime import profile
 from weft.runtime.devices.protocol import Statistics, row_major
 from weft.runtime.memory import format_bytes
 
@@ -272,7 +273,11 @@ class HeldArrays:
                 self.buffers[len(segment.params) + flank.output] = buffer
             for (number, array), buffer in zip(arrays.items(), buffers, strict=False):
                 if array.nbytes:
-                    self._slot.copy_in(buffer, array, number)
+                    what = f"copy in {segment.params[number].name}"
+                    with profile.span(what, f"{device.name} in", array.nbytes):
+                        self._slot.copy_in(buffer, array, number)
+                        if profile.recorder is not None:
+                            self._slot.finish()
                     device.statistics.copies_in += 1
                     device.statistics.bytes_in += array.nbytes
                 self.buffers[number] = buffer
