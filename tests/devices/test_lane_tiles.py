@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -16,9 +17,14 @@ from weft.compiler import compile_segment
 from weft.fun.contractions import BLOCK
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
+from weft.imp import interpret as interpreter
+from weft.imp import nodes as imp
 from weft.lower.gpu import lane_tiles
 from weft.lower.gpu.lane_tiles import ROWS, width
 from weft.lower.registers import Registers
+from weft.plan import launches
+from weft.printers import opencl
+from weft.runtime.incore import derive
 
 pytestmark = processors_only
 
@@ -116,3 +122,36 @@ def test_regions_behind_that_of_another_form() -> None:
         expected = a @ b * (a[:, :, None] + b).max(axis=1)
         np.testing.assert_allclose(sums, expected)
         np.testing.assert_allclose(total, expected.sum())
+
+
+@pytest.mark.parametrize("rows", [1, 2 * ROWS - 1, 2 * ROWS, 2 * ROWS + 1])
+def test_an_item_keeps_to_its_own_memory(rows: int) -> None:
+    """Interpreted, where an access outside is refused: as many rows as an item has at most."""
+    program, columns = parse(contraction()), width(8) + 1
+    kernels: list[imp.Kernel] = []
+    show = opencl.print_kernels
+
+    def noted(found: Sequence[imp.Kernel]) -> str:
+        kernels.extend(found)
+        return show(found)
+
+    with (
+        mock.patch.object(lane_tiles, "_MOST", 2 * ROWS),
+        mock.patch.object(opencl, "print_kernels", noted),
+    ):
+        segment = compile_segment(program, {}, "", "opencl")
+    arguments, size = inputs(rows, columns, 3), sizes(rows, columns, 3)
+    known = derive({**size, "threads": 2}, segment.derived)
+    listed = launches.listed(segment.steps, {**known, launches.PROCESSOR: 1}, 9)
+    assert listed is not None
+    ((step, items, integers),) = listed
+    (kernel,) = (kernel for kernel in kernels if kernel.name == step.kernel)
+    assert kernel.name.startswith("lanes")
+    result = np.zeros((rows, columns))
+    run = interpreter._Run([a.reshape(-1).view(np.uint8) for a in (*arguments, result)])
+    for var, value in zip(kernel.integers, integers, strict=True):
+        run.scalars[var.name] = np.int64(value)
+    for item in range(items):
+        run.scalars[kernel.item.name] = np.int64(item)
+        run.block(kernel.body)
+    np.testing.assert_allclose(result, arguments[0] @ arguments[1] + arguments[2], rtol=1e-12)

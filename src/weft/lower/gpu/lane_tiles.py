@@ -116,7 +116,8 @@ class _Tile:
         self.right = [k.local(v.type.dtype, BLOCK * self.lanes) for v in self.found.right.values]
         self.sums = k.local(self.dtype, _MOST * self.lanes, "sum")
         rows = k.declare(machine("-", self.upper, self.lower))
-        self._clear(self.sums, machine("+", rows, imp.integer(ROWS - 1)))
+        steps = spaces.ceil(k, rows, imp.integer(ROWS))  # `_MOST` rows are whole steps
+        self._clear(self.sums, machine("*", steps, imp.integer(ROWS)))
         extent, start = k.named(self.reduced.extent), k.unit.integer("g")
         with k.loop(start, imp.ZERO, extent, step=BLOCK):
             size = k.declare(machine("-", extent, start))
