@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 from agreement.random_users import UserProgram, programs
 from agreement.ways import assert_equal_bits, compiled, streamed
+from devices.harness import device
 from devices.pretended import PretendedCode, PretendedDevice, spread_over
 from hypothesis import HealthCheck, Phase, given, settings
 
 import weft as wf
 from weft.errors import CompileError, DeviceError, MemoryLimitError
 from weft.launch import several
-from weft.launch.stage import SegmentStage
+from weft.launch.stage import CallStage, SegmentStage
 from weft.plan import sharing
 from weft.plan.schedule import Scheduler
 from weft.runtime import workers
@@ -424,6 +425,51 @@ def test_of_a_long_product_a_little_is_left_for_whoever_is_first() -> None:
     np.testing.assert_allclose(found, a @ b, rtol=1e-5)
 
 
+@pytest.mark.parametrize("devices", [TWO, ["cpu:0"]])
+def test_columns_of_a_product_are_computed_where_they_belong(
+    devices: list[str], tmp_path: Path
+) -> None:
+    """Of a result with few rows, whose boxes are pieces of each of them: none has a buffer."""
+    a, b = RNG.integers(-9, 9, (20, 50)) * 1.0, RNG.integers(-9, 9, (50, 9000)) * 1.0
+    wf.store(wf.asarray(b), tmp_path / "b.zarr", chunks=(50, 1000))
+    given = b if len(devices) > 1 else wf.open(tmp_path / "b.zarr")  # else it is done at once
+    seen: list[Any] = []
+    run = CallStage.run
+
+    def noted(stage: CallStage, integers: Any, inputs: Any, outputs: Any, *others: Any) -> None:
+        seen.extend(outputs)
+        run(stage, integers, inputs, outputs, *others)
+
+    function = wf.jit(lambda x, y: x @ y)
+    with wf.config(devices=devices, memory_limit="28 MiB"):
+        text = str(wf.explain(function, a, given))
+        with mock.patch.object(CallStage, "run", noted):
+            found = np.asarray(function(a, given))
+    assert "along axis 1" in text
+    assert len(seen) > 1
+    assert all(np.shares_memory(output, found) for output in seen)
+    assert not any(output.flags.c_contiguous for output in seen)
+    np.testing.assert_array_equal(found, a @ b)
+
+
+def test_columns_for_a_file_have_buffers(tmp_path: Path) -> None:
+    a, b = RNG.integers(-9, 9, (20, 100)) * 1.0, RNG.integers(-9, 9, (100, 900)) * 1.0
+    with wf.config(devices=TWO):
+        wf.store(wf.asarray(a) @ wf.asarray(b), tmp_path / "c.zarr")
+    np.testing.assert_array_equal(np.asarray(wf.open(tmp_path / "c.zarr")), a @ b)
+
+
+def test_devices_share_no_sums_of_what_is_in_memory(tmp_path: Path) -> None:
+    """Parts of sums are added one after another: they are for what should be read but once."""
+    a, b = RNG.integers(-9, 9, (20, 300)) * 1.0, RNG.integers(-9, 9, (300, 400)) * 1.0
+    wf.store(wf.asarray(b), tmp_path / "b.zarr", chunks=(30, 40))
+    product = wf.jit(lambda x, y: x @ y)
+    with wf.config(devices=TWO):
+        for other, cut in ((b, "along axis 1"), (wf.open(tmp_path / "b.zarr"), "the sums of")):
+            assert f"cut {cut}" in re.sub("t_[0-9]+ ", "", str(wf.explain(product, a, other)))
+            np.testing.assert_array_equal(np.asarray(product(a, other)), a @ b)
+
+
 def test_the_plan_says_who_does_what() -> None:
     function, arguments = PROGRAMS["pairs"]
     with wf.config(devices=TWO):
@@ -489,3 +535,23 @@ def test_boxes_in_memory_know_of_how_many_they_are_parts() -> None:
     assert seen
     assert all(np.min(found) >= 1 for found in seen)
     assert max(int(np.max(found)) for found in seen) > 2
+
+
+def test_a_device_for_which_no_box_is_small_enough_is_left_out_at_once() -> None:
+    """A table that is larger than its memory: smaller boxes, of which there are many, help not."""
+    on = device()
+    table, where = RNG.random(100_000), RNG.integers(0, 100_000, 60_000)
+    shrunk: list[int] = []
+    shrink = sharing._Member.shrink
+
+    def noted(member: Any, unit: int) -> bool:
+        shrunk.append(member.extent)
+        return shrink(member, unit)
+
+    function = wf.jit(lambda t, i: t[i] * 2)
+    with (
+        wf.config(devices=["cpu:0", on.name], memory_limit={on.name: "200 KiB"}),
+        mock.patch.object(sharing._Member, "shrink", noted),
+    ):
+        np.testing.assert_array_equal(function(table, where), table[where] * 2)
+    assert not shrunk

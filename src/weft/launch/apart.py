@@ -28,4 +28,5 @@ class _Remarked(HostCode):
     def __init__(self, code: StageCode, remark: str) -> None:
         self.integers, self.derived, self.workspace = code.integers, code.derived, code.workspace
         self.kernels, self.remarks = code.kernels, (remark, *code.remarks)
+        self.strided = code.strided
         self.run, self.check = code.run, code.check

@@ -142,6 +142,7 @@ class DeviceStage:
 
     workspace: Size | None = ZERO  # none of it is the host's
     within: tuple[Inset, ...] = ()  # nor what is within the device's own
+    strided = False
 
     def __init__(
         self, segment: Segment, loaded: LoadedKernels, better: _Better | None = None
@@ -341,6 +342,8 @@ class StepsStage(HostCode):
 
 class CallStage(HostCode):
     """A stage that is one library call on views: NumPy writes to where its results belong."""
+
+    strided = True
 
     def __init__(
         self, program: fun.Program, views: Sequence[fun.Let], let: fun.Let, threads: int

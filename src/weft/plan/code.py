@@ -212,6 +212,8 @@ class StageCode(Protocol):
         What begins boxes on a device instead; None: `run` computes them in the host's memory.
     within : tuple of Inset
         Results that `run` leaves within the workspace, by their numbers.
+    strided : bool
+        Whether outputs of `run` may be parts of an array, in pieces.
     """
 
     @property
@@ -235,6 +237,9 @@ class StageCode(Protocol):
     @property
     def within(self) -> tuple[Inset, ...]: ...
 
+    @property
+    def strided(self) -> bool: ...
+
     def run(
         self,
         integers: npt.NDArray[np.int64],
@@ -243,7 +248,7 @@ class StageCode(Protocol):
         workspace: npt.NDArray[np.uint8],
         cancel: Any = None,
     ) -> None:
-        """Compute one box. Scalars are arrays of rank 0; outputs are contiguous.
+        """Compute one box. Scalars are arrays of rank 0; outputs are contiguous, or `strided`.
 
         `cancel`: a flag that, set by another thread, ends it early.
         """
@@ -262,6 +267,7 @@ class HostCode:
     device: DeviceCode | None = None
     remarks: tuple[str, ...] = ()
     within: tuple[Inset, ...] = ()
+    strided: bool = False
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ from weft.plan.statements import Analysis
 from weft.sizes import Poly
 
 _PARALLEL = (fun.Kernel, fun.Reduce, fun.Scan, fun.Scatter, fun.Call)
-_KEPT = 64  # rounds, the first ones, whose plans are there for the next call
+_KEPT = 256  # rounds, the first ones, whose plans are there for the next call
 _NEED_ALL = (fun.Reduce, fun.Scan, fun.Scatter, fun.Call)
 
 

@@ -27,6 +27,8 @@ from weft.plan.work import work
 from weft.records import dataclass
 
 Choice = tuple[int, int]  # a statement and the dimension along which it is cut
+_BOXES = 8  # by which cuts are compared
+_CALLS = 2  # of a library, for each of several devices
 
 
 @dataclass
@@ -70,6 +72,8 @@ class Preferences:
         Whether boxes are computed there: what one stage makes for another moves there and back.
     one_by_one : set of int
         Loops whose rounds are planned alone.
+    sharing : int
+        How many devices share boxes; 0 where one has them all.
     """
 
     small: int
@@ -81,6 +85,7 @@ class Preferences:
     decoded: Callable[[str], tuple[int, ...] | None] = lambda name: None
     on_device: bool = False
     one_by_one: Collection[int] = ()
+    sharing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +209,21 @@ class _Partition:
         return drafts[costs.index(min(costs))]
 
     def _drafts(self, statement: Statement) -> list[Draft]:
-        """One for each dimension along which no cut was refused; for all, where there is none."""
+        """One for each dimension along which no cut was refused; for all, where there is none.
+
+        Devices share no boxes that add to all of the results, which therefore come last.
+        """
         position, dims = statement.position, statement.cuttable
         tried = [dim for dim in dims if (position, dim) not in self.preferences.refused]
+        if self.preferences.sharing and self._reads_memory(statement):
+            shared = [dim for dim in tried if not statement.gives_whole(dim)]
+            tried = shared or tried
         return [self._draft(statement, dim) for dim in tried or dims]
+
+    def _reads_memory(self, statement: Statement) -> bool:
+        """Whether all that a statement reads is in memory, so that it may be read many times."""
+        names = {access.array for access in statement.reads.accesses} & self.analysis.params
+        return all(map(self.preferences.addressable, names))
 
     def _draft(self, statement: Statement, dim: int) -> Draft:
         key = (statement.position, dim), self.others
@@ -235,9 +251,15 @@ class _Partition:
         return self.tried.costs[key]
 
     def _bytes_moved(self, draft: Draft) -> float:
-        """Bytes moved, were there eight boxes; pieces of rows count twice."""
+        """Bytes moved, were there eight boxes; pieces of rows count twice.
+
+        Of library calls that devices share each has but two.
+        """
         analysis, total = self.analysis, draft.total
-        edges = np.unique(np.linspace(0, total, 9).astype(np.int64))
+        count = _BOXES
+        if any(isinstance(draft.statement(p).let.expr, fun.Call) for p in draft.targets):
+            count = _CALLS * self.preferences.sharing or _BOXES
+        edges = np.unique(np.linspace(0, total, count + 1).astype(np.int64))
         if len(edges) < 2:
             return 0.0
         ranges = draft.evaluate(edges[:-1], edges[1:])

@@ -336,7 +336,7 @@ def _make(
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
             small, addressable, refused, apart, small_work, whole, decoded, setting.on_device,
-            alone_in_rounds,
+            alone_in_rounds, len(setting.processors),
         )  # fmt: skip
         groups = partition(analysis, preferences, tried)
         if in_one_stage and len(groups) > 1:

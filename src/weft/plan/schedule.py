@@ -63,6 +63,7 @@ class Scheduler(StageArrays):
         self._known: tuple[Boxes, int, dict[str, Any]] | None = None
         self.code = setting.compile(self.program, self._layouts(), self._private())
         self.within = {inset.slot for inset in self.code.within}
+        self.strided = self.code.strided
         if self.code.device is None:  # on a device they are in its own memory
             left = {self.stage.outputs[number].carry for number in self.within}
             self.resident += sum(f.bytes for f in self.stage.flanks if f.name not in left)

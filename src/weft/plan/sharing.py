@@ -167,6 +167,13 @@ class _Member:
         self.host_bytes = planned.peak_bytes - self.scheduler.resident
         self.device_bytes = planned.device_bytes
 
+    def may_fit(self, unit: int) -> bool:
+        """Whether its first box would, were all as small as can be: if not, none need be tried."""
+        first = self.scheduler.boxes_between(np.array([0]), np.array([unit]))
+        device = self.scheduler.code.device
+        planned = self.scheduler.with_depth(first, 1, 1)
+        return device is None or planned.device_bytes <= device.limit
+
     def fits(self) -> bool:
         device, limit = self.scheduler.code.device, self.processor.limit
         if device is not None and self.device_bytes > device.limit:
@@ -230,8 +237,9 @@ class _Sharing:
         """Choose extents and slots; False where fewer than two devices can take part."""
         self._begin()
         for member in list(self.members):
-            while not member.fits():
-                if not member.shrink(self.unit):
+            possible = member.fits() or member.may_fit(self.unit)
+            while not (possible and member.fits()):
+                if not (possible and member.shrink(self.unit)):
                     self.members.remove(member)
                     break
         limit = self.first.setting.limit - self.first.resident

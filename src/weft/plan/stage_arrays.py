@@ -33,6 +33,7 @@ class StageArrays:
         self.setting = setting
         self.where = tuple(map(self._where, stage.windows))
         self.within: set[int] = set()  # results that lie within workspaces, once it is compiled
+        self.strided = False  # whether results may be computed where they belong, in pieces
         self._flanks = {flank.name: flank for flank in stage.flanks}
         self.program, self._names = stage.program, dict[str, str]()
         if analysis.repeats:  # stages that differ in names alone compile once
@@ -79,7 +80,7 @@ class StageArrays:
         Of those there are then several, in place of buffers: where that takes little more.
         """
         outputs, flanks = self.stage.outputs, self.stage.flanks
-        staged = [output.array for output in outputs if self._is_staged(output)]
+        staged = [output.array for output in outputs if self._is_apart(output)]
         written = sum(self.analysis.types[name].dtype.itemsize for name in staged)
         if not flanks or sum(flank.dtype.itemsize for flank in flanks) > _ROOM * written:
             return ()
@@ -97,6 +98,11 @@ class StageArrays:
 
     def _is_staged(self, output: Output) -> bool:
         """Whether boxes of an output are computed into a buffer of their own."""
+        in_place = self.strided and output.array in self.kept
+        return self._is_apart(output) and not in_place
+
+    def _is_apart(self, output: Output) -> bool:
+        """Whether boxes of an output are no single pieces of an array in memory."""
         if output.carry:
             return False
         if output.array not in self.kept:

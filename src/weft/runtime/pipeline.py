@@ -197,7 +197,8 @@ class Pipeline:
             return lambda box: out
         to = self.run_.destination(self.planned, output)
         kept, axis = to.array, output.axis
-        if kept is not None and (to.in_place or self._copies_to(kept, output)):
+        in_place = to.in_place or self.planned.code.strided
+        if kept is not None and (in_place or self._copies_to(kept, output)):
             if to.sinks:
                 self.written.append((number, output, to.sinks, None))
             if axis is None:

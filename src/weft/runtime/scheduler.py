@@ -237,7 +237,7 @@ class _Box:
         outputs = [self._output(to) for to in self.stage.destinations]
         self._compute(inputs, outputs)
         for number, (to, array) in enumerate(zip(self.stage.destinations, outputs, strict=True)):
-            if to.sinks or not to.in_place:
+            if to.sinks or not self._in_place(to):
                 self._deliver(number, to, array)
 
     # ------------------------------------------------------------ arguments
@@ -268,9 +268,13 @@ class _Box:
 
     def _output(self, to: Destination) -> Array:
         where = box_of(to.shape, to.output, self.planned.boxes)
-        if to.in_place and to.array is not None:
+        if to.array is not None and self._in_place(to):
             return to.array[where]
         return self._room(tuple(s.stop - s.start for s in where), to.dtype)
+
+    def _in_place(self, to: Destination) -> bool:
+        """Whether the device computes boxes where they belong."""
+        return to.in_place or (to.array is not None and self.device.share.code.strided)
 
     # ------------------------------------------------------------ computing
 
@@ -310,7 +314,7 @@ class _Box:
         )]  # fmt: skip
         if not owned.size:
             return
-        if to.array is not None and not to.in_place:
+        if to.array is not None and not self._in_place(to):
             np.copyto(to.array[where], owned)
         for sink in to.sinks:
             with profile.span(f"write {to.output.array}", f"{self.name} write", owned.nbytes):

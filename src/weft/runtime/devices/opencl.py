@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
+import threading
 import warnings
 from functools import cache
 from typing import Any
@@ -32,6 +33,7 @@ _LONG_ATOMICS = ("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 _LEAST_ROW = {"CPU": 64, "GPU": 512}  # bytes of rows that are worth a copy each
 _TOGETHER = {"CPU": 8, "GPU": 1}  # a CPU's kernels leave nothing of the host's in the caches
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
+_building: dict[str, threading.Lock] = {}  # of programs, by their keys in the cache
 
 
 @cache
@@ -156,6 +158,12 @@ class OpenClDevice(Memory):
         if device.single_fp_config & rounding:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         key = key_of(source, *options, device.name, device.version, device.driver_version)
+        with _building.setdefault(key, threading.Lock()):  # by one of several devices of a kind
+            return self._from_cache(key, source, options)
+
+    def _from_cache(self, key: str, source: str, options: list[str]) -> Any:
+        """A program from the cache of binaries; else new, which is then there."""
+        cl, device = self.cl, self.device
         cached = open_cache().load(key, ".clbin")
         if cached is not None:
             try:
