@@ -562,3 +562,31 @@ def test_what_rounds_carry_is_in_files_where_a_little_memory_has_no_room(
         wf.store(lazy, targets)
     for target, array in zip(targets, expected, strict=True):
         np.testing.assert_array_equal(np.load(target), array)
+
+
+def test_a_refusal_asks_for_what_rounds_alone_need(tmp_path: Path) -> None:
+    """Not for all of the loop: stages that follow may need a little more than the first of them."""
+    values = np.random.default_rng(0).random((500, 600)) + 1
+    np.save(tmp_path / "x.npy", values)
+
+    def step(x: Any) -> Any:
+        return wf.stencil(lambda s: s[1, 0] + s[0, -1], x) / x.mean()
+
+    lazy = wf.iterate(step, wf.open(tmp_path / "x.npy"), 6)
+    limit, asked = (24 << 20) + 4096, []
+    for _ in range(4):
+        with wf.config(interpret_below=0, memory_limit=limit):
+            try:
+                wf.store(lazy, tmp_path / "y.npy", mode="w")
+                break
+            except MemoryLimitError as error:
+                found = re.search("a memory_limit of at least ([0-9]+) bytes", str(error))
+                assert found is not None
+                assert int(found[1]) > limit
+                limit = int(found[1])
+                asked.append(limit)
+    assert asked
+    assert limit < (24 << 20) + (64 << 10)  # an array takes 2.3 MiB
+    with wf.config(memory_limit=None):
+        expected = wf.compute(wf.iterate(step, wf.asarray(values), 6))
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-12)

@@ -240,7 +240,7 @@ def _make_other_forms(
         except MemoryLimitError as failure:
             if failure.found != error.found:  # there are such loops
                 reason, *_ = failure.found.split(";")
-                error = _also(error, f"; nor do rounds alone fit: {reason}")
+                error = _also(error, f"; nor do rounds alone fit: {reason}", failure)
     raise error from None
 
 
@@ -273,10 +273,16 @@ def _with_reasons(error: MemoryLimitError, blocked: Blocked) -> MemoryLimitError
     return error
 
 
-def _also(error: MemoryLimitError, reason: str) -> MemoryLimitError:
-    """The error with one more reason why there is no other way."""
-    found = MemoryLimitError(error.found + reason, error.expected, error.advice, error.place)
-    found.needed = error.needed
+def _also(
+    error: MemoryLimitError, reason: str, other: MemoryLimitError | None = None
+) -> MemoryLimitError:
+    """The error with one more reason why there is no other way.
+
+    `other`: what is said of that way. The advice is that of the one which needs less.
+    """
+    least = other if other is not None and 0 < other.needed < error.needed else error
+    found = MemoryLimitError(error.found + reason, error.expected, least.advice, error.place)
+    found.needed = least.needed
     return found
 
 
