@@ -468,6 +468,8 @@ def test_devices_share_no_sums_of_what_is_in_memory(tmp_path: Path) -> None:
         for other, cut in ((b, "along axis 1"), (wf.open(tmp_path / "b.zarr"), "the sums of")):
             assert f"cut {cut}" in re.sub("t_[0-9]+ ", "", str(wf.explain(product, a, other)))
             np.testing.assert_array_equal(np.asarray(product(a, other)), a @ b)
+        tall = RNG.random((40_000, 20))  # of which each box would read all
+        assert "the sums of" in str(wf.explain(wf.jit(lambda z: z.T @ z), tall))
 
 
 def test_the_plan_says_who_does_what() -> None:

@@ -29,6 +29,7 @@ from weft.records import dataclass
 Choice = tuple[int, int]  # a statement and the dimension along which it is cut
 _BOXES = 8  # by which cuts are compared
 _CALLS = 2  # of a library, for each of several devices
+_MUCH = 4  # times as many bytes
 
 
 @dataclass
@@ -211,19 +212,26 @@ class _Partition:
     def _drafts(self, statement: Statement) -> list[Draft]:
         """One for each dimension along which no cut was refused; for all, where there is none.
 
-        Devices share no boxes that add to all of the results, which therefore come last.
+        Devices share no boxes that add to all of the results: these come last, unless they read
+        once what is much larger.
         """
         position, dims = statement.position, statement.cuttable
         tried = [dim for dim in dims if (position, dim) not in self.preferences.refused]
-        if self.preferences.sharing and self._reads_memory(statement):
+        if self.preferences.sharing and self._may_read_often(statement):
             shared = [dim for dim in tried if not statement.gives_whole(dim)]
             tried = shared or tried
         return [self._draft(statement, dim) for dim in tried or dims]
 
-    def _reads_memory(self, statement: Statement) -> bool:
-        """Whether all that a statement reads is in memory, so that it may be read many times."""
-        names = {access.array for access in statement.reads.accesses} & self.analysis.params
-        return all(map(self.preferences.addressable, names))
+    def _may_read_often(self, statement: Statement) -> bool:
+        """Whether what a statement reads is in memory, and some of it not much more than it gives.
+
+        Of `z.T @ z`, whose boxes along rows would each read all of a long `z`, it is much more.
+        """
+        read = {access.array for access in statement.reads.accesses}
+        given = sum(map(self.analysis.bytes, statement.results))
+        if min(map(self.analysis.bytes, read), default=0) >= _MUCH * given:
+            return False
+        return all(map(self.preferences.addressable, read & self.analysis.params))
 
     def _draft(self, statement: Statement, dim: int) -> Draft:
         key = (statement.position, dim), self.others
