@@ -127,7 +127,7 @@ def test_of_a_call_at_once() -> None:
 @pytest.mark.skipif(len(parts()) < 2, reason="one core alone")
 def test_of_devices_that_share_a_stage() -> None:
     """The quicker one does more of it."""
-    other, slow = PretendedDevice(), Rates(1e8, 1e8, 1e11, 1e-5, 1e-4, 1, True)
+    other, slow = PretendedDevice(), Rates(1e8, 1e8, 1e11, 1e-5, 1e-4, 2, True)
     init = PretendedCode.__init__
 
     def slower(self: Any, *given: Any) -> None:
@@ -144,8 +144,13 @@ def test_of_devices_that_share_a_stage() -> None:
         assert str(told).count("does about 50% of it") == 2
         assert "on cpu:0 alone" in str(told)
         with spread_over("cpu:0", other), mock.patch.object(PretendedCode, "__init__", slower):
-            (stage,) = wf.explain(lambda: wf.asarray(x) * 3 + 1).plan.stages
+            told = wf.explain(lambda: wf.asarray(x) * 3 + 1)
+    (stage,) = told.plan.stages
     first, second = stage.shares
+    assert first.serial_seconds == first.seconds  # of one box at a time
+    beside = 1 - second.seconds / second.serial_seconds
+    assert 0 < beside < 1
+    assert f"of it, {beside:.0%} of that beside other boxes" in str(told)
     assert second.seconds >= 8 * first.seconds
     assert stage.seconds < first.seconds
     assert stage.seconds == pytest.approx(together([first.seconds, second.seconds]))

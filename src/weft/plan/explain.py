@@ -298,6 +298,8 @@ def _shares(stage: PlannedStage) -> Iterator[Line]:
             text += f", {size_text(share.device_bytes)} there for all"
         if share.seconds:
             text += f"; does about {stage.seconds / share.seconds:.0%} of it"
+        if share.serial_seconds > share.seconds:
+            text += f", {1 - share.seconds / share.serial_seconds:.0%} of that beside other boxes"
         yield Line(2, text)
 
 

@@ -238,8 +238,8 @@ class Share:
         The most that a box of it takes of the host's memory, and of its own.
     plan : callable
         (start, stop) -> that box.
-    seconds : float
-        How long it would take for all boxes, predicted.
+    seconds, serial_seconds : float
+        How long it would take for all boxes, predicted; and were nothing done beside anything else.
     measured : Measured
         What it did when the stage last ran.
     """
@@ -254,6 +254,7 @@ class Share:
     device_bytes: int
     plan: Callable[[int, int], OneBox]
     seconds: float = 0.0
+    serial_seconds: float = 0.0
     measured: Measured = field(default_factory=lambda: Measured(), compare=False)
 
 

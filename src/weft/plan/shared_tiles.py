@@ -133,10 +133,12 @@ def _share(
         host_bytes = planned.peak_bytes - scheduler.resident
         fits = device is None or planned.device_bytes <= device.limit
         if fits and (processor.limit is None or slots * host_bytes <= processor.limit):
+            brought = _read(scheduler, boxes, parts, devices)[1]
             return Share(
                 processor.device, scheduler.code, processor.kind, processor.threads, slots, 1,
                 host_bytes, planned.device_bytes,
                 lru_cache(None)(lambda start, _: scheduler.picked(boxes, start)),
-                alone_seconds(scheduler, boxes, slots, _read(scheduler, boxes, parts, devices)[1]),
+                alone_seconds(scheduler, boxes, slots, brought),
+                alone_seconds(scheduler, boxes, 1, brought),
             )  # fmt: skip
     return None

@@ -301,9 +301,11 @@ class _Sharing:
 
     def _share(self, member: _Member) -> Share:
         plan = lru_cache(_KNOWN_BOXES)(member.scheduler.one_box)
+        boxes = member.scheduler.boxes(member.extent)
         return Share(
             member.processor.device, member.scheduler.code, member.processor.kind,
             member.processor.threads, member.slots, member.extent, member.host_bytes,
             member.device_bytes, plan,
-            alone_seconds(member.scheduler, member.scheduler.boxes(member.extent), member.slots),
+            alone_seconds(member.scheduler, boxes, member.slots),
+            alone_seconds(member.scheduler, boxes, 1),
         )  # fmt: skip
