@@ -101,7 +101,7 @@ def _lower_rows(
     if cut is None:
         _simd(e, lane, lower, upper, bodies, store, interior=False, near=near)
         return
-    base = _row_address(e, lane, targets) if near else None
+    base = _row_address(e, lane, targets) if near and e.unit.aligned else None
     row = _Row(e, lane, lower, upper, cut, bodies, store, short, near, base)
     width = masks.lanes(lane, body, short)
     again = None

@@ -85,6 +85,7 @@ class Unit:
     from_end: frozenset[str] = frozenset()  # scalars that count from an axis's end if negative
     counted: set[imp.Expr] = field(default_factory=set)  # what these are
     batched: bool = False  # items load several elements before they combine them
+    aligned: bool = True  # rows near a core have vectors with masks before those that are aligned
 
     def fresh(self, prefix: str) -> str:
         number = self.counters.get(prefix, 0)

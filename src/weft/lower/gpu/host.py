@@ -46,6 +46,7 @@ class Host:
         self._statement, self._run = statement, run
         self.unit = unit_of(memory_program, self.statement)
         self.unit.batched = dialect == "cuda"
+        self.unit.aligned = False  # drivers' compilers take longer for masks than is won
         self.e = Emitter(self.unit)
         self.steps: list[launches.Step] = []
         self.kernels: list[imp.Kernel] = []
