@@ -96,7 +96,7 @@ def cut_call(let: fun.Let) -> CutCall | None:
             return None
 
 
-_TALL = 4
+TALL = 4
 """Sums are made in parts where an argument is so many times as large as their result."""
 
 _BLOCK = 2 << 20  # bytes of the arguments of a product that is added to those before, about
@@ -113,7 +113,7 @@ def summed_in_parts(
     assert isinstance(call, fun.Call)
     arguments = (_bytes(atom.type).evaluate(sizes) for atom in call.arguments)
     (result,) = let.pattern
-    return cut.summed if _TALL * _bytes(result.type).evaluate(sizes) <= max(arguments) else None
+    return cut.summed if TALL * _bytes(result.type).evaluate(sizes) <= max(arguments) else None
 
 
 def unit_of(let: fun.Let, dim: int, sizes: Mapping[str, int]) -> int:

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.fun import nodes as fun
+from weft.plan.calls import TALL
 from weft.plan.draft import Draft
 from weft.plan.statements import Analysis, Statement
 from weft.plan.work import work
@@ -29,7 +30,6 @@ from weft.records import dataclass
 Choice = tuple[int, int]  # a statement and the dimension along which it is cut
 _BOXES = 8  # by which cuts are compared
 _CALLS = 2  # of a library, for each of several devices
-_MUCH = 4  # times as many bytes
 
 
 @dataclass
@@ -229,7 +229,7 @@ class _Partition:
         """
         read = {access.array for access in statement.reads.accesses}
         given = sum(map(self.analysis.bytes, statement.results))
-        if min(map(self.analysis.bytes, read), default=0) >= _MUCH * given:
+        if min(map(self.analysis.bytes, read), default=0) >= TALL * given:
             return False
         return all(map(self.preferences.addressable, read & self.analysis.params))
 

@@ -236,10 +236,10 @@ class _Sharing:
     def fits(self) -> bool:
         """Choose extents and slots; False where fewer than two devices can take part."""
         self._begin()
+        self.members = [m for m in self.members if m.fits() or m.may_fit(self.unit)]
         for member in list(self.members):
-            possible = member.fits() or member.may_fit(self.unit)
-            while not (possible and member.fits()):
-                if not (possible and member.shrink(self.unit)):
+            while not member.fits():
+                if not member.shrink(self.unit):
                     self.members.remove(member)
                     break
         limit = self.first.setting.limit - self.first.resident

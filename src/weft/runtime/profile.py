@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import NamedTuple
@@ -70,8 +70,8 @@ class Profile:
 
         1: nothing was done beside anything else; with three queues, 3 at most.
         """
-        own = sum(self._busy((queue,))[0] for queue in self._queues())
-        return own / max(self._busy(self._queues())[0], 1e-12) if self.events else 1.0
+        busy, _, own = self._busy()
+        return own / busy if busy else 1.0
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline, one row for each queue of each device.
@@ -128,7 +128,7 @@ class Profile:
                 f"{100 * total.seconds / max(seconds, 1e-12):5.1f}% "
                 f"{format_bytes(total.bytes):>9} {rate}".rstrip()
             )
-        busy, overlapped = self._busy(self._queues())
+        busy, overlapped, _ = self._busy()
         lines.append(
             f"  busy {busy:.4f} s of {seconds:.4f} s; "
             f"{overlapped:.4f} s with more than one queue at work (overlap {self.overlap:.2f})"
@@ -138,10 +138,10 @@ class Profile:
     def _queues(self) -> list[str]:
         return list(dict.fromkeys(event.queue for event in list(self.events)))
 
-    def _busy(self, queues: Sequence[str]) -> tuple[float, float]:
-        """Seconds in which any of some queues, and in which more than one, was at work."""
+    def _busy(self) -> tuple[float, float, float]:
+        """Seconds in which any queue, and in which more than one, was at work; those of each."""
         changes = []
-        for queue in queues:
+        for queue in self._queues():
             reached = float("-inf")
             # A queue may itself hold overlapping events: those count once.
             for event in sorted(
@@ -151,14 +151,15 @@ class Profile:
                 if event.end > start:
                     changes += [(start, 1), (event.end, -1)]
                     reached = event.end
-        busy = overlapped = 0.0
+        busy = overlapped = own = 0.0
         active, before = 0, 0.0
         for time, change in sorted(changes):
             busy += (time - before) * (active > 0)
             overlapped += (time - before) * (active > 1)
+            own += (time - before) * active
             active += change
             before = time
-        return busy, overlapped
+        return busy, overlapped, own
 
 
 recorder: Profile | None = None
