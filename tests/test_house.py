@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "frontend": FUN_AND_BELOW,
     "passes": FUN_AND_BELOW,
     "plan": FUN_AND_BELOW,
-    "transfer": FUN_AND_BELOW | {"plan"},
+    "transfer": FUN_AND_BELOW | {"passes", "plan"},
     "mem": FUN_AND_BELOW,
     "imp": {"ops", "errors"},
     "lower": FUN_AND_BELOW | {"mem", "imp", "plan"},
@@ -57,6 +57,7 @@ WINDOWS: dict[tuple[str, str], set[str]] = {
     },
     ("lower", "plan"): {"plan.segment", "plan.launches"},
     ("io", "plan"): {"plan.protocols"},
+    ("transfer", "passes"): {"passes.fission"},
     ("transfer", "plan"): {"plan.footprint"},
 }
 

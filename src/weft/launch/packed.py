@@ -28,11 +28,13 @@ from weft.runtime.memory import host_pool
 from weft.transfer.accesses import Access
 from weft.transfer.groups import Group, components, elements, groups
 from weft.transfer.guarded import Guarded, guarded, packed_rows
+from weft.transfer.interiors import without_rules
 from weft.transfer.packing import bounds, memory_of, pack
 from weft.transfer.regions import Guards, Part, written
 from weft.transfer.rewrite import rewrite
-from weft.transfer.sites import Lie, Site, sites
+from weft.transfer.sites import Site, sites
 from weft.transfer.trapezoids import PackedRows, unpack
+from weft.transfer.views import Lie, read_in_kernels, views
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Run: TypeAlias = Callable[
@@ -319,31 +321,45 @@ def _guards(
 def _packed(
     computation: Computation, program: fun.Program, sizes: Mapping[str, int],
     known: Mapping[str, int], inputs: Sequence[NDArray], owners: Sequence[Owner | None],
-    places: Mapping[int, str], guards: Guards,
+    places: Mapping[int, str], guards: Guards, whole: Set[str] = frozenset(),
 ) -> PackedCall | None:  # fmt: skip
+    """The call with packed arguments; `whole`: those that are not."""
     names = computation.names
-    parts = {n: written(program, n, name, known, guards) for n, name in places.items()}
+    lies = {
+        name: Lie(owner[0], owner[1], a.shape, tuple(s // a.itemsize for s in a.strides))
+        for name, a, owner in zip(names, inputs, owners, strict=True)
+        if owner is not None and name not in whole
+    }
+    own = set(lies)
+    seen, roots = views(program, lies, known)
+    taken = without_rules(read_in_kernels(program, seen), lies | seen, known)
+    known = derive(sizes, taken.derived)
+    parts = {n: written(taken, n, name, known, guards) for n, name in places.items()}
     dropped = {name for found in parts.values() if found is not None for name in found[1]}
     values = {
         w.value for found in parts.values() if found is not None for w in found[0]
     }  # fmt: skip
-    lies = {
-        name: Lie(owner[0], owner[1], a.shape, tuple(s // a.itemsize for s in a.strides))
-        for name, a, owner in zip(names, inputs, owners, strict=True)
-        if owner is not None and not any(isinstance(v, fun.Var) and v.name == name for v in values)
-    }
+    given = {value.name for value in values if isinstance(value, fun.Var)}
+    lies = {name: lie for name, lie in (lies | seen).items() if roots.get(name, name) not in given}
     folds = {guard.let.pattern[0].name: guard for guard, _ in guards.values()}
     inside = [
         folds[let.pattern[0].name].inside() if let.pattern[0].name in folds else let
-        for let in program.body.statements
+        for let in taken.body.statements
     ]
-    program = replace(program, body=replace(program.body, statements=tuple(inside)))
-    found = sites(program, known, lies, dropped)
+    made = replace(taken, body=replace(taken.body, statements=tuple(inside)))
+    found = sites(made, known, lies, roots, dropped)
     rows = {
         number: packed_rows(folds[site.statement], site, known)
         for number, site in enumerate(found) if site.statement in folds
     }  # fmt: skip
-    pieces, instead = _pieces(computation, found, lies, inputs, rows)
+    pieces, instead = _pieces(computation, found, lies, roots, inputs, rows)
+    apart = {found[n].array for piece in pieces for n in piece.group.members}
+    apart = {roots.get(name, name) for name in apart}
+    if taken is not program and not apart >= own:  # what goes whole is read as it was
+        return _packed(
+            computation, program, sizes, known, inputs, owners, places, guards,
+            whole | own - apart,
+        )  # fmt: skip
     unread = any(
         array and not read
         for array, read in zip(computation.is_array, computation.is_read, strict=True)
@@ -352,7 +368,7 @@ def _packed(
         return None
     results: list[fun.Atom] = []
     placed: list[int | _Updated] = []
-    for number, atom in enumerate(program.body.results):
+    for number, atom in enumerate(made.body.results):
         chain = parts.get(number)
         if chain is None:
             placed.append(len(results))
@@ -371,16 +387,17 @@ def _packed(
                 tuple(w.guard for w in chain[0]),
             )
         )  # fmt: skip
-    made = rewrite(
-        program, sizes, found, [(p.group, p.dtype) for p in pieces], results, dropped,
+    unseen = dropped | {name for name, root in roots.items() if root in apart}
+    rewritten = rewrite(
+        made, sizes, found, [(p.group, p.dtype) for p in pieces], results, unseen,
         tuple(folds.values()),
     )  # fmt: skip
-    packed = _computation(made.program)
+    packed = _computation(rewritten.program)
     origins = tuple(
         pieces[origin] if isinstance(origin, int) else names.index(origin)
-        for origin in made.params
+        for origin in rewritten.params
     )
-    return PackedCall(packed, made.sizes, origins, tuple(placed), instead)
+    return PackedCall(packed, rewritten.sizes, origins, tuple(placed), instead)
 
 
 @lru_cache(maxsize=_KEPT_PROGRAMS)
@@ -399,14 +416,12 @@ def _program(computation: Computation) -> fun.Program:
     """
     program = computation.program
     params = {param.name for param in program.params}
-    for let in program.body.statements:
-        if isinstance(let.expr, fun.LAYOUT_CHANGES):
-            is_hidden = isinstance(let.expr.array, fun.Var) and let.expr.array.name in params
-        else:
-            is_hidden = isinstance(let.expr, fun.Kernel) and _looks_up(let.expr, params)
-        if is_hidden:
-            return computation.artifacts.fused
-    return program
+    is_hidden = any(
+        isinstance(let.expr, fun.LAYOUT_CHANGES)
+        or (isinstance(let.expr, fun.Kernel) and _looks_up(let.expr, params))
+        for let in program.body.statements
+    )
+    return computation.artifacts.fused if is_hidden else program
 
 
 def _looks_up(kernel: fun.Kernel, params: Set[str]) -> bool:
@@ -422,7 +437,7 @@ def _looks_up(kernel: fun.Kernel, params: Set[str]) -> bool:
 
 def _pieces(
     computation: Computation, found: Sequence[Site], lies: Mapping[str, Lie],
-    inputs: Sequence[NDArray], rows: Mapping[int, PackedRows | None],
+    roots: Mapping[str, str], inputs: Sequence[NDArray], rows: Mapping[int, PackedRows | None],
 ) -> tuple[list[_Piece], int]:  # fmt: skip
     """The packed arguments, where they are less than the inputs that they stand for.
 
@@ -436,7 +451,7 @@ def _pieces(
     instead = 0
     for memory, members in by_memory.items():
         read = {found[number].array for number in members}
-        arrays = {computation.names.index(name) for name in read}
+        arrays = {computation.names.index(roots.get(name, name)) for name in read}
         whole = sum(inputs[number].nbytes for number in arrays)
         inside: dict[PackedRows, list[int]] = {}
         for number in members:

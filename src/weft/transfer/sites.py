@@ -10,19 +10,7 @@ from weft.plan.footprint import Intervals, Reads
 from weft.records import dataclass
 from weft.sizes import Size
 from weft.transfer.accesses import Access, Variable, access
-
-
-@dataclass(frozen=True, slots=True)
-class Lie:
-    """How an array lies in memory: the address of its first index, and strides, in elements.
-
-    Addresses are comparable for arrays of one `memory`.
-    """
-
-    memory: int
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+from weft.transfer.views import Lie
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +39,7 @@ class Site:
 
 def sites(
     program: fun.Program, sizes: Mapping[str, int], arrays: Mapping[str, Lie],
-    unread: Collection[str] = (),
+    roots: Mapping[str, str], unread: Collection[str] = (),
 ) -> list[Site]:  # fmt: skip
     """The reads of the arrays of which every read is affine and stays inside the array.
 
@@ -61,29 +49,32 @@ def sites(
     sizes : mapping of str to int
         Every size variable, derived ones included.
     arrays : mapping of str to Lie
-        The parameters to look at.
+        The parameters to look at, and views of them.
+    roots : mapping of str to str
+        The parameter that each of those views is of.
     unread : collection of str
         Statements (by a result) that are not looked at.
     """
     found: list[Site] = []
-    others: set[str] = {r.name for r in program.body.results if isinstance(r, fun.Var)}
+    results = (r.name for r in program.body.results if isinstance(r, fun.Var))
+    others = {roots.get(name, name) for name in results}
     ranks = {name: len(lie.shape) for name, lie in arrays.items()}
     for let in program.body.statements:
-        if let.pattern[0].name in unread:
+        if let.pattern[0].name in unread or let.pattern[0].name in roots:
             continue
         reads = Reads(let, ranks)
         intervals = Intervals(reads, sizes, {})
         for read in reads.accesses:
             made = _address(read, intervals, arrays[read.array])
             if made is None:
-                others.add(read.array)
+                others.add(roots.get(read.array, read.array))
             else:
                 assert isinstance(read.node, fun.Index)
                 constant, variables = made
                 reached = access(constant, variables)
                 name, own = let.pattern[0].name, tuple(variables.items())
                 found.append(Site(read.array, read.node, reached, name, constant, own))
-    return [site for site in found if site.array not in others]
+    return [site for site in found if roots.get(site.array, site.array) not in others]
 
 
 def _address(
