@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import tempfile
+import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 
 import weft as wf
+from weft.launch import boxes
 from weft.lower.gpu import batches, transposes, vectors
 from weft.plan.code import Rates
 from weft.runtime.devices.opencl_rates import measure
@@ -304,6 +308,63 @@ def test_data_that_fits_goes_in_boxes_where_that_is_predicted_quicker() -> None:
             launched.append(on.statistics.launches - before)
     assert launched[0] > 1
     assert launched[1:] == [1, 1]
+
+
+def added(a: Any, b: Any, c: Any) -> None:
+    for i in range(a.shape[0]):
+        c[i] = a[i] + b[i]
+
+
+X = np.random.default_rng(6).normal(size=1 << 21).astype(np.float32)
+FIXED = X.copy()
+FIXED.flags.writeable = False
+ADDED = wf.kernel(added)
+SUM = wf.jit(lambda a, b: a + b)
+
+
+@pytest.mark.parametrize(
+    ("call", "in_boxes"),
+    [
+        (lambda c: SUM(X, X, out=c), True),
+        (lambda c: ADDED(X, X, c), True),
+        (lambda c: ADDED(FIXED, X, c), True),
+        (lambda c: SUM(X[::2], X[1::2], out=c[: X.size // 2]), True),
+        (lambda c: ADDED(X[: X.size // 2], X[X.size // 2 :], c[::2]), True),
+        (lambda c: ADDED(X, c, c), False),  # a device that fails would leave half of c
+        (lambda c: SUM(c[1:], c[:-1], out=c[1:]), True),  # of a copy, as they share memory
+    ],
+    ids=["out", "kernel", "read-only", "strided", "strided target", "in place", "overlapping"],
+)  # fmt: skip
+def test_what_goes_in_boxes_where_that_is_predicted_quicker(
+    call: Callable[[Any], Any], in_boxes: bool
+) -> None:
+    """Whatever arrays it is given, unless it writes what it reads."""
+    on = device()
+    rates = Rates(1e9, 1e9, 100e9, 1e-6, 1e-6, 2, True)
+    expected = np.ones_like(X)
+    with wf.config(devices="cpu"):
+        call(expected)
+    with mock.patch.object(on, "_rates", rates), wf.config(devices=[on.name]):
+        for again in range(2):
+            found = np.ones_like(X)
+            before = on.statistics.launches
+            with mock.patch("weft.launch.boxes._planned", wraps=boxes._planned) as planned:
+                call(found)
+            assert not (again and planned.called)
+            np.testing.assert_array_equal(found, expected)
+            assert (on.statistics.launches - before > 1) == in_boxes
+
+
+def test_kept_plans_keep_no_memory_of_results() -> None:
+    on = device()
+    rates = Rates(1e9, 1e9, 100e9, 1e-6, 1e-6, 2, True)
+    target = np.empty_like(X)
+    alive = weakref.ref(target)
+    with mock.patch.object(on, "_rates", rates), wf.config(devices=[on.name]):
+        SUM(X, X, out=target)
+    del target
+    gc.collect()
+    assert alive() is None
 
 
 def test_long_computation_is_predicted_to_take_long() -> None:

@@ -12,13 +12,14 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.config import Settings, settings
 from weft.errors import MemoryLimitError
+from weft.fun import nodes as fun
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.launch.results import brought
@@ -27,7 +28,9 @@ from weft.ops.dtypes import DType
 from weft.plan.nodes import ArrayForm, SeveralStages
 from weft.plan.pointers import digest
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
+from weft.plan.rounds import Buffer
 from weft.runtime.garbage import few_collections
+from weft.runtime.incore import derive
 from weft.runtime.memory import host_pool
 
 # The compiler, the planner and files are imported when they are first needed, so that
@@ -82,28 +85,39 @@ def run_on(
         packed = packed_call(computation, sizes, inputs, out, device_limit(where, current))
         if packed is not None:
             return packed.call(_run_part, inputs, out)
-    if out is None:
-        choose = nearer_in_boxes if where == CPU else _quicker_in_boxes
-        plan = choose(computation, sizes, inputs, current)
-        if plan is not None:
-            from weft.runtime.executor import execute
+    plan = None
+    if where != CPU:
+        plan = _quicker_in_boxes(computation, sizes, inputs, out, current)
+    elif out is None:
+        plan = nearer_in_boxes(computation, sizes, inputs, current)
+    if plan is None:
+        return computation.run_in_core(sizes, inputs, out, current, where)
+    from weft.runtime.executor import execute
 
-            return [np.asarray(value) for value in execute(plan, pool=host_pool())]
-    return computation.run_in_core(sizes, inputs, out, current, where)
+    values = execute(plan, pool=host_pool())
+    places = out or [None] * len(values)
+    return [
+        np.asarray(value) if given is None else given
+        for value, given in zip(values, places, strict=True)
+    ]
 
 
 def _quicker_in_boxes(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
-    current: Settings,
+    out: Sequence[NDArray | None] | None, current: Settings,
 ) -> Plan | None:  # fmt: skip
     """A plan whose boxes overlap on a device; None where one run is predicted to be quicker.
 
-    It is one stage: what several give each other would go by the host.
+    It is one stage: what several give each other would go by the host. Nothing that is read is
+    written: a device that fails leaves the call to others, as it was.
     """
     few = sum(array.nbytes for array in inputs) < _WORTH_BOXES
     if few or current.slots == 1:
         return None
-    plan = _in_one_stage(computation, sizes, inputs, current)
+    sinks = _apart(computation, sizes, inputs, out)
+    if sinks is None:
+        return None
+    plan = _in_one_stage(computation, sizes, inputs, sinks, current)
     return None if plan is None or plan.stages[0].code.device is None else plan
 
 
@@ -118,21 +132,43 @@ def nearer_in_boxes(
     """
     if current.devices != (CPU,) or computation.most_sums(sizes) < _MANY_SUMS:
         return None
-    plan = _in_one_stage(computation, sizes, inputs, current)
+    plan = _in_one_stage(computation, sizes, inputs, [None] * len(computation.results), current)
     if plan is None:
         return None
     (stage,) = plan.stages
     return plan if stage.workspace * stage.boxes.count >= _WORTH_NEAR else None
 
 
+def _apart(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
+    out: Sequence[NDArray | None] | None,
+) -> list[Sink | None] | None:  # fmt: skip
+    """Where results go that lie apart from what is read; None where one does not."""
+    if out is None:
+        return [None] * len(computation.results)
+    from weft.io.held import overlap
+    from weft.io.memory import MemorySink
+
+    known = derive(sizes, computation.program.derived)
+    for given, type_ in zip(out, computation.program.result_types, strict=True):
+        extents = type_.shape if isinstance(type_, fun.Array) else ()
+        if given is not None and given.shape != tuple(each.evaluate(known) for each in extents):
+            return None
+    sinks = [None if given is None else MemorySink(given) for given in out]
+    lie_anyhow = any(sink is not None and sink.direct() is None for sink in sinks)
+    read = [value for value, yes in zip(inputs, computation.is_read, strict=True) if yes]
+    return None if lie_anyhow or overlap(sinks, read) else list(sinks)
+
+
 def _in_one_stage(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
-    current: Settings,
+    sinks: Sequence[Sink | None], current: Settings,
 ) -> Plan | None:  # fmt: skip
     """A plan of several boxes, and one stage, for arrays as they lie; None where there is none."""
-    if not all(array.flags.carray and array.dtype.isnative for array in inputs):
+    from weft.io.memory import MemorySource
+
+    if any(MemorySource(array).direct() is None for array in inputs):
         return None
-    sinks = [None] * len(computation.results)
     try:
         plan = plan_of(computation, sizes, inputs, sinks, current, in_one_stage=True)
     except (SeveralStages, MemoryLimitError):
@@ -277,15 +313,16 @@ def plan_of(
     if plan is None:
         if in_one_stage and key in computation.plans:
             raise SeveralStages
-        planned_for = inputs if not is_kept else [
-            value if name in pointers else _without_memory(value)
-            for name, value in zip(computation.names, inputs, strict=True)
-        ]  # fmt: skip
+        forms, places = inputs, sinks
+        if is_kept:
+            forms = [
+                value if name in pointers else _without_memory(value)
+                for name, value in zip(computation.names, inputs, strict=True)
+            ]
+            places = [Buffer.like(s.shape, s.dtype) if _is_memory(s) else s for s in sinks]
         try:
             with few_collections():
-                plan = _planned(
-                    computation, sizes, planned_for, sinks, current, spread, in_one_stage
-                )
+                plan = _planned(computation, sizes, forms, places, current, spread, in_one_stage)
         except SeveralStages:
             _keep(computation, key, None)
             raise
@@ -309,7 +346,9 @@ def _keep(computation: Computation, key: Any, plan: Plan | MemoryLimitError | No
 
 def _has_files(inputs: Sequence[Any], sinks: Sequence[Sink | None], current: Settings) -> bool:
     """Whether a plan holds on to files: where boxes are chosen while it runs, on other devices."""
-    in_files = any(is_source(value) for value in inputs) or any(s is not None for s in sinks)
+    in_files = any(is_source(value) for value in inputs) or any(
+        sink is not None and not _is_memory(sink) for sink in sinks
+    )
     return current.devices != (CPU,) and in_files
 
 
@@ -346,6 +385,13 @@ def _sink_key(sink: Sink | None) -> Any:
         return None
     is_file = isinstance(sink, FileSink) and sink.file() is not None
     return sink.direct() is not None, is_file, sink.chunks
+
+
+def _is_memory(sink: Sink | None) -> TypeGuard[Sink]:
+    """Whether a sink is an array in memory, of which a plan needs no more than its form."""
+    from weft.io.memory import MemorySink
+
+    return isinstance(sink, MemorySink) and sink.direct() is not None
 
 
 def _without_memory(value: Any) -> Any:

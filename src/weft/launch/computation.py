@@ -264,7 +264,7 @@ class Computation:
         strides: dict[str, int] = {}
         any_layout = where == CPU and have_compiler()  # what was built ahead has one
         for place, array in enumerate(inputs):
-            plain = array.flags.carray and array.dtype.isnative
+            plain = layout_of(array) == "contiguous"
             if not plain and self.is_array[place]:
                 layout = layout_of(array) if any_layout else None
                 if layout is None:
