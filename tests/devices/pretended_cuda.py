@@ -138,7 +138,7 @@ class Event:
         return not self.stream.waiting
 
     def sync(self) -> None:
-        self.stream.sync()
+        self.stream.run_until(self.before)
 
     def __sub__(self, other: Event) -> float:
         return 0.0

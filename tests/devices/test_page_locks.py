@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import mmap
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -13,7 +14,7 @@ import pytest
 from devices import pretended_cuda
 
 import weft as wf
-from weft.runtime.devices import copies, cuda_runs
+from weft.runtime.devices import copies, cuda_runs, pinned
 from weft.runtime.devices.cuda import CudaDevice
 from weft.runtime.devices.page_locks import LEAST, PageLocks
 from weft.runtime.memory import Pool
@@ -174,6 +175,98 @@ def test_large_copies_are_in_pieces_and_by_threads(on: CudaDevice) -> None:
     with wf.config(devices=[on.name], threads=2):
         found = wf.jit(lambda a: a + 1)(x)
     np.testing.assert_array_equal(found, x + 1)
+
+
+@pytest.mark.parametrize("limit", ["1 GiB", "1 MiB"], ids=["in core", "in boxes"])
+@pytest.mark.parametrize("way", ["row-major", "strided", "columns"])
+def test_copies_take_a_few_pieces_however_large_arrays_are(
+    on: CudaDevice, limit: str, way: str
+) -> None:
+    """Every copy is a first one here: none of the arrays is locked."""
+    shape = {"row-major": (300, 1000), "strided": (300, 2000), "columns": (1000, 300)}[way]
+    x = np.random.default_rng(2).normal(size=shape)
+    x = {"row-major": x, "strided": x[:, ::2], "columns": x.T}[way]
+    double = wf.jit(lambda a: (a + a, a * 3))
+    sums = wf.jit(lambda a: wf.cumulative_sum(a, axis=1))
+    allocate = pretended_cuda.Resource.allocate
+    piece = 64 << 10
+    assert on.rates  # which were measured with more
+    with (
+        wf.config(devices=[on.name], memory_limit={"cpu": "256 MiB", on.name: limit}),
+        mock.patch.object(on.locks, "most", 0),
+        mock.patch.object(type(on), "piece", piece),
+        mock.patch.object(pretended_cuda.Resource, "allocate", autospec=True) as made,
+    ):
+        made.side_effect = allocate
+        for _ in range(2):
+            on.trim()
+            for found, expected in zip(double(x), (x + x, x * 3), strict=True):
+                np.testing.assert_array_equal(found, expected)
+            np.testing.assert_allclose(sums(x), np.cumsum(x, axis=1), rtol=1e-9, atol=1e-9)
+        locked = [c.args[1] for c in made.call_args_list if c.args[0] is on.pinned]
+    assert max(locked) <= piece
+    assert sum(slot.ring.bytes for slot in on._free_slots) <= 3 * piece * len(on._free_slots)
+
+
+@pytest.mark.parametrize("most", [64, 100 * 8, 8 * 8 * 7, 1 << 20])
+@pytest.mark.parametrize("order", ["all", "every second", "turned", "one"])
+def test_parts_are_the_whole(most: int, order: str) -> None:
+    whole = np.arange(8.0 * 9 * 10).reshape(8, 9, 10)
+    array = {
+        "all": whole, "every second": whole[:, ::2], "turned": whole.transpose(2, 0, 1)[:, ::-1],
+        "one": whole[3, 4, 5:6],
+    }[order]  # fmt: skip
+    found, at = np.zeros(array.nbytes, np.uint8), 0
+    for begin, part in pinned.parts(array, most):
+        assert begin == at
+        assert 0 < part.nbytes <= most
+        assert np.shares_memory(part, whole)
+        at += part.nbytes
+        found[begin:at] = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+    np.testing.assert_array_equal(found.view(np.float64).reshape(array.shape), array)
+
+
+def test_pieces_are_filled_again_once_their_copies_are_done() -> None:
+    marks: list[mock.Mock] = []
+    memory = [np.zeros(1000, np.uint8) for _ in range(9)]
+    left = iter(memory)
+
+    def allocate(count: int) -> Any:
+        array = next(left)
+        return SimpleNamespace(handle=array.ctypes.data, size=count, array=array)
+
+    def mark() -> mock.Mock:
+        marks.append(mock.Mock())
+        return marks[-1]
+
+    ring = pinned.Ring(allocate, mark)
+    places = [ring.room(400, 1000) for _ in range(7)]
+    assert [begin for _, begin, _ in places] == [0, 448, 0, 448, 0, 448, 0]
+    assert [any(p[0].array is m for m in memory[:3]) for p in places] == [True] * 7
+    assert places[6][0] is places[0][0]
+    assert [m.sync.called for m in marks] == [True, False, False]
+    for number, (_, _, view) in enumerate(places[1:]):
+        view[...] = number
+    assert all((view == number).all() for number, (_, _, view) in enumerate(places[1:]))
+    assert ring.room(400, 500)[1] == 0  # of another limit
+    assert all(m.sync.called for m in marks)
+    ring.release()
+    assert ring.room(10, 500)[1] == 0
+
+
+def test_a_piece_is_a_part_of_the_limit() -> None:
+    assert pinned.piece_bytes(1 << 40) == 8 << 20
+    assert pinned.piece_bytes(256 << 20) == 2 << 20
+    assert pinned.piece_bytes(0) == 64 << 10
+
+
+def test_plans_count_what_copies_go_through(on: CudaDevice) -> None:
+    x = np.zeros(1 << 20)
+    with wf.config(devices=[on.name], memory_limit={on.name: "2 MiB"}, slots=3):
+        (stage,) = wf.jit(lambda a: a + a).explain(wf.asarray(x)).plan.stages
+    box = stage.output_bytes[0]
+    with_turns = 3 * (3 * on.piece + 2 * min(box, on.piece))
+    assert stage.peak_bytes - stage.held == with_turns
 
 
 @pytest.mark.parametrize("count", [0, 1, copies.LARGE - 1, copies.LARGE, 3 * copies.LARGE + 5])

@@ -131,6 +131,7 @@ def find(name: str, current: Settings) -> Device:
             found.limit = dict(current.device_limits).get(name, found.default_limit)
             found.slots = current.slots
             found.threads = host_threads(current)
+            found.host_limit = current.limit
             return found
     raise ArgumentError(f"there is no device {name!r}", "a name of weft.devices()")
 

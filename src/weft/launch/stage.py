@@ -206,6 +206,10 @@ class DeviceStage:
         """Whether it copies an array as it lies, and back to there."""
         return self._loaded.device.takes(array)
 
+    def page_locked(self, results: Sequence[int]) -> int:
+        """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
+        return self._loaded.device.page_locked(results)
+
     def hold(
         self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
     ) -> Held:  # fmt: skip

@@ -162,6 +162,9 @@ class DeviceCode(Protocol):
     def takes(self, array: npt.NDArray[Any]) -> bool:
         """Whether it copies an array as it lies, and back to there, without packing it."""
 
+    def page_locked(self, results: Sequence[int]) -> int:
+        """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
+
     def hold(
         self, inputs: Mapping[int, npt.NDArray[Any]], flanks: Sequence[FlankPlace] = (),
         room: int = 0,

@@ -275,7 +275,7 @@ class Scheduler(StageArrays):
         stage = self.stage
         inputs, outputs = self._argument_bytes(boxes)
         workspace = pages(self.workspace(boxes))
-        on_device = 0
+        on_device = locked = 0
         if self.code.device is not None:
             own = np.max(self.code.device.memory(self.values(boxes))) if boxes.count else 0
             held, flanks = self._held(inputs, boxes), self.flank_bytes
@@ -283,6 +283,8 @@ class Scheduler(StageArrays):
             taken = sum(inputs) - held + sum(carries) - flanks  # what the box before left, too
             each = taken + sum(outputs) - flanks + int(own)
             on_device = held + flanks + slots * each
+            own_results = [n for n, o in zip(outputs, stage.outputs, strict=True) if not o.carry]
+            locked = slots * self.code.device.page_locked(own_results)
         staging = self._staging(inputs, outputs)
         # What lies within one is written, or read by the next box, while that is computed.
         workspaces = max(depth, 2) if self.code.within else max(abreast, 1)
@@ -298,7 +300,7 @@ class Scheduler(StageArrays):
         ))  # fmt: skip
         return PlannedStage(
             stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
-            self.resident + staging * depth + workspace * workspaces,
+            self.resident + staging * depth + workspace * workspaces + locked,
             written, self._integers(boxes), loads, tuple(sorted(self.kept)),
             kernels=self.code.kernels, remarks=self.code.remarks, read=read, held=self.resident,
             kept_rows=kept_rows, slots=slots, device_bytes=on_device, abreast=abreast,

@@ -31,6 +31,7 @@ from weft.runtime.devices.cuda_runs import CudaRun, Slot
 from weft.runtime.devices.launch_lists import LaunchList
 from weft.runtime.devices.memory import HeldArrays, Memory, failure, in_short
 from weft.runtime.devices.page_locks import PageLocks
+from weft.runtime.devices.pinned import IN_TURN, piece_bytes
 from weft.runtime.devices.protocol import Rows
 from weft.runtime.devices.runs import Loaded, Run, begin, values_of
 from weft.runtime.memory import format_bytes
@@ -280,6 +281,16 @@ class CudaDevice(Memory):
         """Raise what a call of the driver's own has failed with."""
         if status:
             self._fail((self.driver.CUresult(status),))
+
+    @property
+    def piece(self) -> int:
+        """Bytes of page-locked memory that a copy takes at once."""
+        return piece_bytes(self.host_limit)
+
+    def page_locked(self, results: Sequence[int]) -> int:
+        """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
+        landing = sum(min(count, self.piece) for count in results)
+        return IN_TURN * self.piece + 2 * landing  # of two runs, one behind the other
 
     def takes(self, array: NDArray) -> bool:
         """Any array: copies go through page-locked memory, to which elements come one by one."""

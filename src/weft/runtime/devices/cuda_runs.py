@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,6 +18,7 @@ from weft.runtime import profile
 from weft.runtime.address import address_of
 from weft.runtime.devices import copies
 from weft.runtime.devices.memory import Buffers, HeldArrays
+from weft.runtime.devices.pinned import IN_TURN, Ring, parts, view_of
 from weft.runtime.devices.protocol import rows_of
 from weft.runtime.devices.runs import Run
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from weft.runtime.devices.cuda import CudaDevice, CudaSegment
 
 NDArray: TypeAlias = npt.NDArray[Any]
-_PIECE = 8 << 20  # bytes that are copied to the GPU while the host copies the next ones
 _MOST_PITCH = 2**31 - 1  # bytes from one row to the next, in one copy of the driver's
 _SHORT_ROW = 256  # bytes of rows that the host gathers sooner than a GPU copies them
 
@@ -35,17 +35,21 @@ def _like(staged: NDArray, array: NDArray) -> NDArray:
     return staged.view(array.dtype).reshape(array.shape)
 
 
-def _in_bytes(array: NDArray) -> NDArray:
-    """A row-major array's bytes."""
-    return array.reshape(-1).view(np.uint8)
-
-
 class Slot(Buffers["CudaDevice"]):
-    """A stream, buffers on the GPU, and page-locked buffers by what they are for."""
+    """A stream, buffers on the GPU, and page-locked memory that copies go through.
+
+    Attributes
+    ----------
+    ring : Ring
+        What copies take in turns.
+    pinned : dict of (int, int) to buffer
+        Where small results land, by their numbers and the turns of runs.
+    """
 
     def __init__(self, device: CudaDevice) -> None:
         super().__init__(device)
         self.stream = device.device.create_stream()
+        self.ring = Ring(device.pinned.allocate, self.stream.record)
         self.pinned: dict[tuple[int, int], Any] = {}
 
     def staging(self, number: int, count: int, turn: int = 0) -> tuple[Any, NDArray]:
@@ -58,9 +62,7 @@ class Slot(Buffers["CudaDevice"]):
             if buffer is not None:
                 self.stream.sync()  # which may still copy from it
             buffer = self.pinned[number, turn] = self.device.pinned.allocate(count)
-        memory: Any = (ctypes.c_uint8 * count).from_address(int(buffer.handle))
-        memory.buffer = buffer  # which ends when the last view does: errors keep some
-        return buffer, np.ndarray((count,), np.uint8, memory)
+        return buffer, view_of(buffer, count)
 
     def part(self, buffer: Any, offset: int, count: int) -> Any:
         """Some bytes of a buffer, as a buffer: copies are between buffers of one size."""
@@ -69,24 +71,17 @@ class Slot(Buffers["CudaDevice"]):
         at = int(buffer.handle) + offset
         return self.device.core.Buffer.from_handle(at, count, owner=buffer)
 
-    def copy_in(
-        self, buffer: Any, array: NDArray, number: int, turn: int = 0, offset: int = 0
-    ) -> None:
+    def copy_in(self, buffer: Any, array: NDArray, number: int, offset: int = 0) -> None:
         """Queue a copy to the GPU, so many bytes into the buffer."""
         if self._copy_as_it_lies("in", buffer, array, offset):
             return
-        count, device = array.nbytes, self.device
-        staged, view = self.staging(number, count, turn)
-        if count <= _PIECE or not array.flags.c_contiguous:
-            copies.copy(_like(view, array), array, device.threads)
-            device.copy(self.part(buffer, offset, count), self.part(staged, 0, count), self.stream)
-            return
-        source = _in_bytes(array)
-        for begin in range(0, count, _PIECE):
-            end = min(begin + _PIECE, count)
-            copies.copy(view[begin:end], source[begin:end], device.threads)
-            target = self.part(buffer, offset + begin, end - begin)
-            device.copy(target, self.part(staged, begin, end - begin), self.stream)
+        device, most = self.device, self.device.piece
+        for begin, part in parts(array, most):  # one is on its way while the host copies the next
+            count = part.nbytes
+            staged, at, view = self.ring.room(count, most)
+            copies.copy(_like(view, part), part, device.threads)
+            target = self.part(buffer, offset + begin, count)
+            device.copy(target, self.part(staged, at, count), self.stream)
 
     def copy_out(
         self, buffer: Any, array: NDArray, number: int, turn: int = 0, offset: int = 0
@@ -105,13 +100,39 @@ class Slot(Buffers["CudaDevice"]):
         self.device.copy(self.part(staged, 0, array.nbytes), source, self.stream)
         return _like(view, array)
 
-    def _copy_as_it_lies(self, way: str, buffer: Any, array: NDArray, offset: int) -> bool:
-        """Queue a copy from or to the array's own memory, if that is page-locked."""
+    def land(self, buffer: Any, array: NDArray, offset: int = 0) -> None:
+        """Copy from the GPU, part by part: the host copies one while the next is on its way."""
+        device, most = self.device, self.device.piece
+        coming: deque[tuple[Any, NDArray, NDArray]] = deque()
+
+        def arrive() -> None:
+            event, view, part = coming.popleft()
+            event.sync()
+            copies.copy(part, _like(view, part), device.threads)
+
+        for begin, part in parts(array, most):
+            count = part.nbytes
+            staged, at, view = self.ring.room(count, most)
+            source = self.part(buffer, offset + begin, count)
+            device.copy(self.part(staged, at, count), source, self.stream)
+            coming.append((self.stream.record(), view, part))
+            if len(coming) == IN_TURN - 1:
+                arrive()
+        while coming:
+            arrive()
+
+    def copies_as_it_lies(self, array: NDArray) -> bool:
+        """Whether a copy is from or to the array's own memory, which is page-locked then."""
         rows = None if array.flags.c_contiguous else rows_of(array)
         if rows is None and not array.flags.c_contiguous:
             return False
-        if (rows is not None and rows.bytes < _SHORT_ROW) or not self.device.locks.holds(array):
+        return (rows is None or rows.bytes >= _SHORT_ROW) and self.device.locks.holds(array)
+
+    def _copy_as_it_lies(self, way: str, buffer: Any, array: NDArray, offset: int) -> bool:
+        """Queue a copy from or to the array's own memory, if that is page-locked."""
+        if not self.copies_as_it_lies(array):
             return False
+        rows = None if array.flags.c_contiguous else rows_of(array)
         address = address_of(array)
         if rows is not None and rows.pitch <= _MOST_PITCH:
             self.device.copy_rows(way, buffer, offset, address, rows, self.stream)
@@ -128,6 +149,7 @@ class Slot(Buffers["CudaDevice"]):
         with suppress(WeftError):  # of one that is lost
             self.device.enter()  # for a thread that may have used no GPU, or another one
         super().release()
+        self.ring.release()
         self.pinned.clear()
 
     def release_buffer(self, buffer: Any) -> None:
@@ -147,6 +169,7 @@ class CudaRun(Run["CudaDevice"]):
         super().__init__(loaded, integers, inputs, results, held, behind)
         self.loaded: CudaSegment = loaded
         self.landings: list[tuple[NDArray, NDArray]] = []  # page-locked, and where it belongs
+        self.late: list[tuple[str, Any, int, NDArray]] = []  # results that come once it has ended
         self.graphs: list[Any] = []  # those that may still run
         self.timed = profile.recorder is not None
         self.marks: list[tuple[str, str, Any, Any, int]] = []
@@ -156,12 +179,23 @@ class CudaRun(Run["CudaDevice"]):
     def copy(
         self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
     ) -> None:
+        if way == "out" and self._is_late(array):
+            self.late.append((name, buffer, offset, array))
+            return
         began = self._time()
         if way == "in":
-            self.slot.copy_in(buffer, array, number, self.turn, offset)
+            self.slot.copy_in(buffer, array, number, offset)
         else:
             self._copy_out(number, buffer, offset, array)
         self._timed(f"copy {way} {name}", way, began, array.nbytes)
+
+    def _is_late(self, array: NDArray) -> bool:
+        """Whether it takes more page-locked memory than a piece: it comes in parts, at the end."""
+        return array.nbytes > self.device.piece and not self.slot.copies_as_it_lies(array)
+
+    @property
+    def ends_late(self) -> bool:
+        return bool(self.late)
 
     def _copy_out(self, number: int, buffer: Any, offset: int, array: NDArray) -> None:
         staged = self.slot.copy_out(buffer, array, number, self.turn, offset)
@@ -179,6 +213,13 @@ class CudaRun(Run["CudaDevice"]):
         for view, array in self.landings:
             copies.copy(array, view, self.device.threads)
         self.landings.clear()
+        if self.late:
+            self.device.enter()
+        for name, buffer, offset, array in self.late:
+            began = self._time()
+            self.slot.land(buffer, array, offset)
+            self._timed(f"copy out {name}", "out", began, array.nbytes)
+        self.late.clear()
         self._close_graphs()
 
     # ------------------------------------------------------------ launches

@@ -42,6 +42,8 @@ class Memory(ABC):
         Of the host, that copy to and from memory that the device cannot.
     together : int
         Small boxes that the host does best to begin one after another, once as many have ended.
+    host_limit : int
+        Bytes of the host's memory that may be in use.
     """
 
     failures: tuple[type[BaseException], ...]
@@ -49,6 +51,7 @@ class Memory(ABC):
     has_long_atomics = True
     threads = 1
     together = 1
+    host_limit = 0
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
@@ -77,6 +80,10 @@ class Memory(ABC):
         """Whether it copies the array as it lies, and back to there."""
         flags = array.flags
         return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
+
+    def page_locked(self, results: Sequence[int]) -> int:
+        """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
+        return 0
 
     def packed(self, array: NDArray) -> NDArray:
         """The array as the device takes it: itself, or row-major."""

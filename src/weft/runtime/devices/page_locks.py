@@ -1,7 +1,7 @@
 """Host memory that GPUs copy to and from as it lies: page-locked, once that is worth it.
 
 A GPU copies at its link's rate only where the host's pages stay in place. Other memory goes through
-page-locked buffers, a copy of the host's that takes all its cores to keep up with a link. Locking
+page-locked pieces (`pinned`), a copy of the host's that takes all its cores to keep up. Locking
 the pages of an array takes as long as a few such copies, once: so an array is locked when all of it
 has been copied once before, which is never more than twice as slow as knowing beforehand.
 """

@@ -97,6 +97,8 @@ class Device(Protocol):
         Bytes that may be allocated on it.
     slots : int or None
         Runs that are to be under way at once; None: as many as is quickest.
+    host_limit : int
+        Bytes of the host's memory that may be in use.
     threads : int
         Of the host, that copy to and from memory that the device cannot.
     together : int
@@ -110,6 +112,7 @@ class Device(Protocol):
     threads: int
     together: int
     limit: int
+    host_limit: int
     statistics: Statistics
 
     @property
@@ -118,6 +121,9 @@ class Device(Protocol):
 
     def takes(self, array: NDArray) -> bool:
         """Whether it copies an array as it lies, and back to there, without packing it."""
+
+    def page_locked(self, results: Sequence[int]) -> int:
+        """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
 
     def load(self, segment: Segment) -> LoadedSegment:
         """The segment for this device.

@@ -203,6 +203,11 @@ class Run(ABC, Generic[DeviceT]):
 
     # ------------------------------------------------------------ what a driver does
 
+    @property
+    def ends_late(self) -> bool:
+        """Whether its results are copied once it has ended: none is queued behind it then."""
+        return False
+
     @abstractmethod
     def copy(
         self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
@@ -253,7 +258,7 @@ class Run(ABC, Generic[DeviceT]):
         needed = [arrays[number].nbytes for number in made.own]
         needed += (self.loaded.workspace(self.values), FAILURE_BYTES)
         if self.behind is not None:
-            if not slot.fits(needed):
+            if not slot.fits(needed) or self.behind.ends_late:
                 self.behind.wait()
             self.behind.followed = True
             self.behind = None  # nor are its arrays kept
