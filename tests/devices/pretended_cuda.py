@@ -141,6 +141,7 @@ class Event:
         self.stream.run_until(self.before)
 
     def __sub__(self, other: Event) -> float:
+        assert all(each.stream.run >= each.before for each in (self, other)), "a time to come"
         return 0.0
 
 

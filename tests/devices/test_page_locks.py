@@ -200,8 +200,11 @@ def test_copies_take_a_few_pieces_however_large_arrays_are(
         made.side_effect = allocate
         for _ in range(2):
             on.trim()
-            for found, expected in zip(double(x), (x + x, x * 3), strict=True):
-                np.testing.assert_array_equal(found, expected)
+            with wf.profile() as profile:
+                for found, expected in zip(double(x), (x + x, x * 3), strict=True):
+                    np.testing.assert_array_equal(found, expected)
+            out = [event for event in profile.events if event.queue == f"{on.name} out"]
+            assert sum(event.bytes for event in out) >= 2 * x.nbytes
             np.testing.assert_allclose(sums(x), np.cumsum(x, axis=1), rtol=1e-9, atol=1e-9)
         locked = [c.args[1] for c in made.call_args_list if c.args[0] is on.pinned]
     assert max(locked) <= piece

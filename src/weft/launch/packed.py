@@ -332,8 +332,10 @@ def _packed(
     }
     own = set(lies)
     seen, roots = views(program, lies, known)
-    taken = without_rules(read_in_kernels(program, seen), lies | seen, known)
-    known = derive(sizes, taken.derived)
+    taken = read_in_kernels(program, seen)
+    if not guards:  # which are of kernels as they are
+        taken = without_rules(taken, lies | seen, known)
+        known = derive(sizes, taken.derived)
     parts = {n: written(taken, n, name, known, guards) for n, name in places.items()}
     dropped = {name for found in parts.values() if found is not None for name in found[1]}
     values = {

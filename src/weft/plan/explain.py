@@ -231,7 +231,8 @@ def _boxes(stage: PlannedStage) -> str:
     boxes = stage.boxes
     moved = f"reads {size_text(stage.bytes_read)}, writes {size_text(stage.bytes_written)}"
     if boxes.count == 1:
-        return f"one box; {moved}"
+        where = "" if stage.code.device is None else f" on {stage.code.device.name}"
+        return f"one box{where}; {moved}"
     if stage.tiles is not None and stage.shares:
         shape = " x ".join(map(str, stage.tiles.shape))
         pairs = zip(stage.stage.windows, stage.tiles.parts, strict=True)

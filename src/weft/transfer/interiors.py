@@ -5,8 +5,8 @@
     let b = kernel (i < n - 1) { x[i] }
     let y = concat 0 (a, b)
 
-by fission, and by what each rule gives on either side of the array. Of a part of an array's
-neighbours that tells which elements are read: all of them, if rules are left as they are.
+by fission, and by what each rule gives on either side of the array. So it is known which
+elements a kernel reads that needs a part of them: as long as it has a rule, any may be.
 """
 
 from __future__ import annotations
@@ -148,9 +148,10 @@ def _ruled(
     intervals = Intervals(reads, sizes, {})
 
     def given(expr: fun.Index) -> fun.Expr:
-        found: list[Size | fun.Const | None] = []
-        for index, rule in zip(expr.indices, expr.boundary, strict=True):
-            found.append(_given(index, intervals.size(index), rule, sizes))
+        found = [
+            _given(index, intervals.size(index), rule, sizes)
+            for index, rule in zip(expr.indices, expr.boundary, strict=True)
+        ]
         values = [each for each in found if isinstance(each, fun.Const)]
         rules = tuple(
             rule if new is None else None for rule, new in zip(expr.boundary, found, strict=True)

@@ -214,13 +214,18 @@ class CudaRun(Run["CudaDevice"]):
             copies.copy(array, view, self.device.threads)
         self.landings.clear()
         if self.late:
-            self.device.enter()
+            self._land_late()
+        self._close_graphs()
+
+    def _land_late(self) -> None:
+        self.device.enter()
         for name, buffer, offset, array in self.late:
             began = self._time()
             self.slot.land(buffer, array, offset)
             self._timed(f"copy out {name}", "out", began, array.nbytes)
         self.late.clear()
-        self._close_graphs()
+        if self.timed:
+            self.slot.finish()  # for the clock's last event
 
     # ------------------------------------------------------------ launches
 
