@@ -11,7 +11,8 @@ from hypothesis import strategies as some
 
 from weft.fun.parse import parse
 from weft.launch.computation import Computation
-from weft.launch.packed import PackedCall, packed_call
+from weft.launch.packed import packed_call
+from weft.launch.packed_calls import PackedCall
 from weft.transfer.trapezoids import Trapezoid, trapezoid
 
 LINES = some.tuples(some.integers(-6, 9), some.integers(-3, 3))

@@ -19,7 +19,8 @@ from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.launch.computation import Computation
-from weft.launch.packed import PackedCall, packed_call
+from weft.launch.packed import packed_call
+from weft.launch.packed_calls import PackedCall
 from weft.ops.dtypes import DType
 from weft.runtime.incore import derive
 from weft.sizes import Poly, as_poly

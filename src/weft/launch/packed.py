@@ -7,213 +7,37 @@ packed; of an argument that is updated in part, that part alone comes back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.launch.computation import Computation
-from weft.ops.dtypes import DType
+from weft.launch.packed_calls import PackedCall, Piece, Updated
 from weft.passes.flatten import flatten
-from weft.plan.nodes import size_text
-from weft.records import dataclass
 from weft.runtime.incore import derive
-from weft.runtime.memory import host_pool
 from weft.transfer.accesses import Access
 from weft.transfer.groups import Group, components, elements, groups
 from weft.transfer.guarded import Guarded, guarded, packed_rows
 from weft.transfer.interiors import without_rules
-from weft.transfer.packing import bounds, memory_of, pack
-from weft.transfer.regions import Guards, Part, written
+from weft.transfer.packing import bounds
+from weft.transfer.regions import Guards, Written, written
 from weft.transfer.rewrite import rewrite
 from weft.transfer.sites import Site, sites
-from weft.transfer.trapezoids import PackedRows, unpack
+from weft.transfer.trapezoids import PackedRows
 from weft.transfer.views import Lie, read_in_kernels, views
 
 NDArray: TypeAlias = npt.NDArray[Any]
-Run: TypeAlias = Callable[
-    [Computation, Mapping[str, int], Sequence[Any], Sequence[NDArray | None] | None], list[Any]
-]
 
 _KEPT = 16  # launches of a computation that are remembered
 _WORTH = 0.95  # of an argument's bytes: more is not worth the host's copy
 
 _KEPT_PROGRAMS = 256  # on packed arguments: what lies alike shares what is compiled
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A packed argument: a union of elements of the memory that some inputs share."""
-
-    group: Group
-    inputs: tuple[int, ...]
-    dtype: DType
-
-    @property
-    def bytes(self) -> int:
-        return self.group.union.count * self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class _Updated:
-    """A result that is written to parts of an input; `values`: packed results, or constants.
-
-    `guards`: of parts of which only a trapezoid is written.
-    """
-
-    parts: tuple[Part, ...]
-    values: tuple[int | fun.Const, ...]
-    guards: tuple[Guarded | None, ...]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is one part, all of which a packed result is."""
-        return len(self.parts) == 1 and isinstance(self.values[0], int) and self.guards == (None,)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedCall:
-    """A computation on packed arguments, for arguments that lie as when it was made.
-
-    Attributes
-    ----------
-    computation : Computation
-    sizes : dict of str to int
-    """
-
-    computation: Computation
-    sizes: dict[str, int]
-    origins: tuple[int | _Piece, ...]
-    results: tuple[int | _Updated, ...]
-    instead: int  # bytes that the inputs have which are not transferred whole
-
-    def bytes(self, given: Sequence[NDArray]) -> int:
-        """What the packed arguments and results take."""
-        known = derive(self.sizes, self.computation.program.derived)
-        total = sum(
-            given[origin].nbytes if isinstance(origin, int) else origin.bytes
-            for origin in self.origins
-        )
-        for atom in self.computation.results:
-            if isinstance(atom.type, fun.Array):
-                shape = (extent.evaluate(known) for extent in atom.type.shape)
-                total += math.prod(shape) * atom.type.dtype.itemsize
-        return total
-
-    @property
-    def reads_packed_alone(self) -> bool:
-        """Whether every array is packed in the order in which a trapezoid's iterations read it."""
-        return all(
-            isinstance(origin, _Piece) and origin.group.union.kind == "trapezoid"
-            for origin, is_array in zip(self.origins, self.computation.is_array, strict=True)
-            if is_array
-        )
-
-    def inputs(self, given: Sequence[NDArray]) -> list[NDArray]:
-        """The arguments of the packed computation, in the memory of the host."""
-        found = []
-        for origin in self.origins:
-            if isinstance(origin, int):
-                found.append(given[origin])
-            else:
-                memory = memory_of([given[number] for number in origin.inputs])
-                found.append(pack(origin.group.union, memory, host_pool().empty))
-        return found
-
-    def call(
-        self, run: Run, given: Sequence[NDArray], out: Sequence[NDArray | None] | None
-    ) -> list[Any]:
-        """What the computation gives, with the parts of inputs that it updates written."""
-        inputs = self.inputs(given)
-        if out is None:
-            return run(self.computation, self.sizes, inputs, None)
-        places: list[NDArray | None] = [None] * len(self.computation.results)
-        for number, result in enumerate(self.results):
-            if isinstance(result, int):
-                places[result] = out[number]
-            elif result.is_plain:
-                target = out[number]
-                assert target is not None
-                assert isinstance(result.values[0], int)
-                view = target[(*result.parts[0], ...)]
-                if view.ndim == _rank(self.computation.results[result.values[0]]):
-                    places[result.values[0]] = view
-        # Parts that are updated are copied, not seen where they lie: a run may fail when some of
-        # its results are there, and another begins from what there was.
-        inputs = [_apart_from(array, places) for array in inputs]
-        values = run(self.computation, self.sizes, inputs, places)
-        found: list[Any] = []
-        for number, result in enumerate(self.results):
-            if isinstance(result, int):
-                found.append(values[result])
-                continue
-            target = out[number]
-            assert target is not None
-            for part, value, guard in zip(
-                result.parts, result.values, result.guards, strict=True
-            ):
-                if isinstance(value, fun.Const):
-                    target[part] = value.value
-                elif guard is not None:
-                    axes = guard.row, guard.column
-                    unpack(guard.trapezoid, values[value], target[part], axes)
-                elif places[value] is None:
-                    target[part] = values[value]
-            found.append(target)
-        return found
-
-    def lines(self) -> list[str]:
-        """What is transferred, in words."""
-        names = self.computation.names
-        found = []
-        for name, origin in zip(names, self.origins, strict=True):
-            if isinstance(origin, int):
-                continue
-            union = origin.group.union
-            shape = " x ".join(map(str, union.shape))
-            found.append(
-                f"transfers {name}: {len(origin.group.members)} accesses, {union.kind}, "
-                f"{shape} {origin.dtype.numpy.name}, {size_text(origin.bytes)}"
-            )
-        if found:
-            found.append(f"instead of {size_text(self.instead)} of whole arguments")
-        for result in self.results:
-            if isinstance(result, _Updated):
-                found.append(f"copies back {_parts(result)} alone of an argument")
-        return found
-
-
-def _apart_from(array: NDArray, places: Sequence[NDArray | None]) -> NDArray:
-    """A packed argument, or a copy of it where results are written to what it is a view of."""
-    if array.flags.writeable or not any(
-        place is not None and np.may_share_memory(array, place) for place in places
-    ):
-        return array
-    copy = host_pool().empty(array.shape, array.dtype)
-    np.copyto(copy, array)
-    return copy
-
-
-def _rank(atom: fun.Atom) -> int:
-    type_ = atom.type if isinstance(atom, fun.Var) else None
-    return len(type_.shape) if isinstance(type_, fun.Array) else 0
-
-
-def _parts(result: _Updated) -> str:
-    return " and ".join(
-        ("" if guard is None else f"{guard.trapezoid.count} elements of ")
-        + "[" + ", ".join(
-            str(dim) if isinstance(dim, int) else f"{dim.start}:{dim.stop}:{dim.step}"
-            for dim in part
-        ) + "]"
-        for part, guard in zip(result.parts, result.guards, strict=True)
-    )  # fmt: skip
 
 
 def packed_call(
@@ -368,27 +192,8 @@ def _packed(
     )
     if not (pieces or dropped or folds or unread):
         return None
-    results: list[fun.Atom] = []
-    placed: list[int | _Updated] = []
-    for number, atom in enumerate(made.body.results):
-        chain = parts.get(number)
-        if chain is None:
-            placed.append(len(results))
-            results.append(atom)
-            continue
-        updates: list[int | fun.Const] = []
-        for w in chain[0]:
-            if isinstance(w.value, fun.Const):
-                updates.append(w.value)
-            else:
-                updates.append(len(results))
-                results.append(w.value)
-        placed.append(
-            _Updated(
-                tuple(w.part(known) for w in chain[0]), tuple(updates),
-                tuple(w.guard for w in chain[0]),
-            )
-        )  # fmt: skip
+    chains = {number: chain[0] for number, chain in parts.items() if chain is not None}
+    results, placed = _placed(made.body.results, chains, known)
     unseen = dropped | {name for name, root in roots.items() if root in apart}
     rewritten = rewrite(
         made, sizes, found, [(p.group, p.dtype) for p in pieces], results, unseen,
@@ -400,6 +205,30 @@ def _packed(
         for origin in rewritten.params
     )
     return PackedCall(packed, rewritten.sizes, origins, tuple(placed), instead)
+
+
+def _placed(
+    atoms: Sequence[fun.Atom], chains: Mapping[int, Sequence[Written]], sizes: Mapping[str, int]
+) -> tuple[list[fun.Atom], list[int | Updated]]:
+    """The results of the packed program; and each of the whole one, as one of these or updates."""
+    results: list[fun.Atom] = []
+    placed: list[int | Updated] = []
+    for number, atom in enumerate(atoms):
+        chain = chains.get(number)
+        if chain is None:
+            placed.append(len(results))
+            results.append(atom)
+            continue
+        updates: list[int | fun.Const] = []
+        for each in chain:
+            if isinstance(each.value, fun.Const):
+                updates.append(each.value)
+            else:
+                updates.append(len(results))
+                results.append(each.value)
+        made = tuple(each.part(sizes) for each in chain)
+        placed.append(Updated(made, tuple(updates), tuple(each.guard for each in chain)))
+    return results, placed
 
 
 @lru_cache(maxsize=_KEPT_PROGRAMS)
@@ -440,7 +269,7 @@ def _looks_up(kernel: fun.Kernel, params: Set[str]) -> bool:
 def _pieces(
     computation: Computation, found: Sequence[Site], lies: Mapping[str, Lie],
     roots: Mapping[str, str], inputs: Sequence[NDArray], rows: Mapping[int, PackedRows | None],
-) -> tuple[list[_Piece], int]:  # fmt: skip
+) -> tuple[list[Piece], int]:  # fmt: skip
     """The packed arguments, where they are less than the inputs that they stand for.
 
     `rows`: of sites inside trapezoids what these alone need.
@@ -449,7 +278,7 @@ def _pieces(
     for number, site in enumerate(found):
         by_memory.setdefault(lies[site.array].memory, []).append(number)
     accesses = [site.access for site in found]
-    pieces: list[_Piece] = []
+    pieces: list[Piece] = []
     instead = 0
     for memory, members in by_memory.items():
         read = {found[number].array for number in members}
@@ -469,7 +298,7 @@ def _pieces(
                 n for n, name in enumerate(computation.names)
                 if name in lies and lies[name].memory == memory
             )
-            pieces += [_Piece(group, shared, param.type.dtype) for group in made]
+            pieces += [Piece(group, shared, param.type.dtype) for group in made]
             instead += whole
     return pieces, instead
 
