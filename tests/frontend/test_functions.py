@@ -329,3 +329,9 @@ def test_what_would_write_into_a_copy_is_refused(write: Any) -> None:
         write(wf.asarray(Y))
     assert refusal.value.place is not None
     assert refusal.value.place.file == __file__
+
+
+def test_extents_that_are_equal_by_a_fact_are_not_repeated() -> None:
+    x = np.arange(11.0)
+    found = wf.jit(lambda a: wf.broadcast_to(wf.tile(a, (3,)), (2, 33)) + 0.0)(x)
+    np.testing.assert_array_equal(found, np.broadcast_to(np.tile(x, 3), (2, 33)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from devices.harness import device
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from programs.agree import assert_agree
@@ -215,6 +216,43 @@ def test_an_array_that_goes_whole_is_seen_there() -> None:
 def test_what_is_read_nearly_whole_keeps_its_rules() -> None:
     made, _ = call_of(lambda x: wf.roll(x, 1, axis=0) * 2.0, X)
     assert made is None
+
+
+def test_of_what_shares_memory_a_part_and_a_whole() -> None:
+    a = np.arange(39.0).reshape(13, 3)
+    made, expected = call_of(lambda y, x: wf.concat([y[2:3], x]), a[8:], a)
+    assert made is not None
+    np.testing.assert_array_equal(expected, np.concatenate([a[10:11], a]))
+    m = np.arange(400.0)
+
+    def joined(t: Any, y: Any, z: Any) -> None:
+        t[1:4] = y
+        t[0] = z[1]
+
+    t = np.zeros(6)
+    with wf.config(devices=[device().name]):
+        wf.kernel(joined)(t, m[0:3], m[2:300])
+    np.testing.assert_array_equal(t, [3, 0, 1, 2, 0, 0])
+
+
+def test_few_arguments_take_many() -> None:
+    """Of so many corners that kernels would have hundreds of arguments, arrays go whole."""
+
+    def rolled(x: Any) -> Any:
+        return sum((wf.roll(x, (k, k), axis=(0, 1)) for k in range(1, 12)), x)[:3, :3]
+
+    made, _ = call_of(rolled, X)
+    assert made is None or len(made.computation.names) <= 32
+
+
+def test_stencils_of_many_points_are_not_cut() -> None:
+    def points(s: Any) -> Any:
+        return sum(s[i, j] for i in range(-3, 4) for j in range(-3, 4))
+
+    made, _ = call_of(lambda x: wf.stencil(points, x, boundary="wrap")[:5, :5], X)
+    assert made is None
+    made, _ = call_of(lambda x: wf.stencil(points, x, boundary="wrap")[4:6, 4:6], X)
+    assert sent(made, X) == 8 * 8
 
 
 def test_a_view_of_what_no_strides_give() -> None:

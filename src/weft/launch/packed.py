@@ -37,6 +37,8 @@ NDArray: TypeAlias = npt.NDArray[Any]
 _KEPT = 16  # launches of a computation that are remembered
 _WORTH = 0.95  # of an argument's bytes: more is not worth the host's copy
 
+_MOST_PIECES = 32  # of one memory: kernels take no more than a hundred arguments or so
+
 _KEPT_PROGRAMS = 256  # on packed arguments: what lies alike shares what is compiled
 
 
@@ -178,7 +180,7 @@ def _packed(
         number: packed_rows(folds[site.statement], site, known)
         for number, site in enumerate(found) if site.statement in folds
     }  # fmt: skip
-    pieces, instead = _pieces(computation, found, lies, roots, inputs, rows)
+    pieces, instead = _pieces(computation, found, lies, roots, inputs, owners, rows)
     apart = {found[n].array for piece in pieces for n in piece.group.members}
     apart = {roots.get(name, name) for name in apart}
     if taken is not program and not apart >= own:  # what goes whole is read as it was
@@ -268,7 +270,8 @@ def _looks_up(kernel: fun.Kernel, params: Set[str]) -> bool:
 
 def _pieces(
     computation: Computation, found: Sequence[Site], lies: Mapping[str, Lie],
-    roots: Mapping[str, str], inputs: Sequence[NDArray], rows: Mapping[int, PackedRows | None],
+    roots: Mapping[str, str], inputs: Sequence[NDArray], owners: Sequence[Owner | None],
+    rows: Mapping[int, PackedRows | None],
 ) -> tuple[list[Piece], int]:  # fmt: skip
     """The packed arguments, where they are less than the inputs that they stand for.
 
@@ -292,11 +295,13 @@ def _pieces(
         others = [number for number in members if rows.get(number) is None]
         alone = [Group(tuple(part), packed) for packed, part in inside.items()]
         made = min(_grouped(accesses, members), alone + _grouped(accesses, others), key=elements)
+        if len(made) > _MOST_PIECES:
+            continue
         if elements(made) * inputs[memory].itemsize < _WORTH * whole:
             param = computation.program.params[min(arrays)]
+            # Whether packed or not: addresses count from where the first of them begins.
             shared = tuple(
-                n for n, name in enumerate(computation.names)
-                if name in lies and lies[name].memory == memory
+                n for n, owner in enumerate(owners) if owner is not None and owner[0] == memory
             )
             pieces += [Piece(group, shared, param.type.dtype) for group in made]
             instead += whole

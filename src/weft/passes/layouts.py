@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from weft.fun import nodes as fun
-from weft.sizes import ZERO, Poly, Size, least, product
+from weft.sizes import ONE, ZERO, Poly, Size, least, product
 
 Rules: TypeAlias = tuple[fun.Boundary | None, ...]
 Extents: TypeAlias = Callable[[str], Size | None]  # of an index variable in scope
@@ -88,7 +88,8 @@ def _through_broadcast(
     inner: list[Size] = []
     kept: list[fun.Boundary | None] = []
     for axis, (index, rule) in enumerate(zip(indices, rules, strict=True)):
-        repeated = axis < skipped or own[axis - skipped] != shape[axis]
+        # An extent that is not 1 is the shape's, if by a fact alone.
+        repeated = axis < skipped or (own[axis - skipped] == ONE and shape[axis] != ONE)
         if repeated and rule is not None and rule.kind == "constant":
             return None
         if axis >= skipped:

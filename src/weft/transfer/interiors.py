@@ -24,6 +24,7 @@ from weft.sizes import Poly, Size, as_poly
 from weft.transfer.views import Lie
 
 _MOST = 16  # cuts: more are of kernels that read most of what they could
+_MOST_READS = 64  # of all parts: what each needs is found together
 _NEARLY = 0.9  # of an array's elements: parts of it are not worth a copy then
 
 
@@ -45,23 +46,34 @@ def without_rules(
     names = _read_by_rules(program, arrays, sizes)
     if not names:
         return program
+    program = _cut_apart(program, names, sizes)
     sizes = dict(sizes)
-    for _ in range(_MOST):
-        cut = next(
-            (c for let in program.body.statements if (c := _cut(let, names, sizes))), None
-        )  # fmt: skip
-        if cut is None:
-            break
-        split, over, under = cut
-        derived = list(program.derived)
-        at = over if under == 1 else derive(
-            derived, Names.of(program), "floordiv", over, as_poly(under), "cut"
-        )  # fmt: skip
-        program = fission(replace(program, derived=tuple(derived)), split, at)
-        sizes |= {each.name: each.evaluate(sizes) for each in program.derived}
+    for each in program.derived:
+        sizes[each.name] = each.evaluate(sizes)
     lets = [_ruled(let, names, sizes) for let in program.body.statements]
     body = walk.with_statements(program.body, lets)
     return program if body is program.body else replace(program, body=body)
+
+
+def _cut_apart(
+    program: fun.Program, arrays: Collection[str], sizes: Mapping[str, int]
+) -> fun.Program:
+    """The program with its kernels cut; as it was where that makes too many reads of them."""
+    found, known = program, dict(sizes)
+    for _ in range(_MOST):
+        cut = next((c for let in found.body.statements if (c := _cut(let, arrays, known))), None)
+        if cut is None:
+            return found
+        split, over, under = cut
+        derived = list(found.derived)
+        at = over if under == 1 else derive(
+            derived, Names.of(found), "floordiv", over, as_poly(under), "cut"
+        )  # fmt: skip
+        found = fission(replace(found, derived=tuple(derived)), split, at)
+        if _reads(found, arrays) > _MOST_READS:
+            return program
+        known |= {each.name: each.evaluate(known) for each in found.derived}
+    return program
 
 
 def _read_by_rules(
@@ -89,6 +101,14 @@ def _read_by_rules(
             if count >= _NEARLY * most[lie.memory]:
                 whole.add(lie.memory)
     return {name for name in found if arrays[name].memory not in whole}
+
+
+def _reads(program: fun.Program, names: Collection[str]) -> int:
+    """How many reads of some arrays there are."""
+    return sum(
+        isinstance(let.expr, fun.Index) and let.expr.array.name in names
+        for let in walk.statements(program.body)
+    )
 
 
 def _cut(

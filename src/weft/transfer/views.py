@@ -42,9 +42,10 @@ class Lie:
                 start = offset.evaluate(sizes)
                 shape = tuple(extent.evaluate(sizes) for extent, _ in pairs)
                 steps = [stride.evaluate(sizes) for _, stride in pairs]
-                ends = [sorted((0, s * (e - 1))) for s, e in zip(steps, shape, strict=True)]
-                first, last = (start + sum(each) for each in zip(*ends, strict=True))
-                if min(shape) < 1 or first < 0 or last >= self.shape[0]:
+                reach = [step * (extent - 1) for step, extent in zip(steps, shape, strict=True)]
+                first = start + sum(min(each, 0) for each in reach)
+                last = start + sum(max(each, 0) for each in reach)
+                if min(shape, default=1) < 1 or first < 0 or last >= self.shape[0]:
                     return None
                 address = self.address + start * self.strides[0]
                 return Lie(self.memory, address, shape, tuple(s * self.strides[0] for s in steps))
