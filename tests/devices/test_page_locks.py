@@ -191,6 +191,7 @@ def test_copies_take_a_few_pieces_however_large_arrays_are(
     allocate = pretended_cuda.Resource.allocate
     piece = 64 << 10
     assert on.rates  # which were measured with more
+    on._free_slots.clear()
     with (
         wf.config(devices=[on.name], memory_limit={"cpu": "256 MiB", on.name: limit}),
         mock.patch.object(on.locks, "most", 0),
@@ -255,6 +256,15 @@ def test_pieces_are_filled_again_once_their_copies_are_done() -> None:
     assert all(m.sync.called for m in marks)
     ring.release()
     assert ring.room(10, 500)[1] == 0
+
+
+def test_pieces_for_which_there_was_no_memory() -> None:
+    memory = np.zeros(1000, np.uint8)
+    made = SimpleNamespace(handle=memory.ctypes.data, size=1000)
+    ring = pinned.Ring(mock.Mock(side_effect=[MemoryError, made]), mock.Mock())
+    with pytest.raises(MemoryError):
+        ring.room(10, 1000)
+    assert ring.room(10, 1000)[:2] == (made, 0)
 
 
 def test_a_piece_is_a_part_of_the_limit() -> None:

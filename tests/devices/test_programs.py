@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,11 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 
 import weft as wf
+from weft.errors import MemoryLimitError
 from weft.launch import boxes
 from weft.lower.gpu import batches, transposes, vectors
 from weft.plan.code import Rates
+from weft.runtime import executor
 from weft.runtime.devices.opencl_rates import measure
 from weft.runtime.devices.protocol import FAILURE_BYTES
 
@@ -353,6 +357,42 @@ def test_what_goes_in_boxes_where_that_is_predicted_quicker(
             assert not (again and planned.called)
             np.testing.assert_array_equal(found, expected)
             assert (on.statistics.launches - before > 1) == in_boxes
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3, 5])
+def test_results_of_boxes_that_lack_memory_are_not_read(failures: int) -> None:
+    """They may be in their places, where another try would take them for arguments."""
+    on, run, calls = device(), executor.execute, itertools.count(1)
+    rates = Rates(1e9, 1e9, 100e9, 1e-6, 1e-6, 2, True)
+
+    def executed(plan: Any, **more: Any) -> Any:
+        number = next(calls)
+        values = run(plan, **more) if number in (1, failures + 1) else None
+        if number <= failures:
+            raise MemoryLimitError("there is no memory")
+        return values
+
+    found = X.copy()
+    with (
+        mock.patch.object(on, "_rates", rates), wf.config(devices=[on.name]),
+        mock.patch.object(executor, "execute", executed), suppress(MemoryLimitError),
+    ):  # fmt: skip
+        SUM(found[1:], found[:-1], out=found[1:])
+        np.testing.assert_array_equal(found[1:], X[1:] + X[:-1])
+    assert next(calls) > 1
+
+
+def test_targets_in_files_are_not_flushed(tmp_path: Path) -> None:
+    on = device()
+    rates = Rates(1e9, 1e9, 100e9, 1e-6, 1e-6, 2, True)
+    target = np.memmap(tmp_path / "c", X.dtype, "w+", shape=X.shape)
+    with mock.patch.object(on, "_rates", rates), wf.config(devices=[on.name]):
+        before = on.statistics.launches
+        with mock.patch.object(np.memmap, "flush") as flush:
+            assert SUM(X, X, out=target) is target
+        assert on.statistics.launches - before > 1
+    assert not flush.called
+    np.testing.assert_array_equal(target, X + X)
 
 
 def test_kept_plans_keep_no_memory_of_results() -> None:

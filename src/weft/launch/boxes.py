@@ -94,7 +94,11 @@ def run_on(
         return computation.run_in_core(sizes, inputs, out, current, where)
     from weft.runtime.executor import execute
 
-    values = execute(plan, pool=host_pool())
+    try:
+        values = execute(plan, pool=host_pool())
+    except MemoryLimitError as error:
+        error.has_written = any(sink is not None for sink in plan.sinks)
+        raise
     places = out or [None] * len(values)
     return [
         np.asarray(value) if given is None else given
@@ -154,7 +158,8 @@ def _apart(
         extents = type_.shape if isinstance(type_, fun.Array) else ()
         if given is not None and given.shape != tuple(each.evaluate(known) for each in extents):
             return None
-    sinks = [None if given is None else MemorySink(given) for given in out]
+    # Seen as plain arrays: those of files are no more complete after it than they are in core.
+    sinks = [None if given is None else MemorySink(given.view(np.ndarray)) for given in out]
     lie_anyhow = any(sink is not None and sink.direct() is None for sink in sinks)
     read = [value for value, yes in zip(inputs, computation.is_read, strict=True) if yes]
     return None if lie_anyhow or overlap(sinks, read) else list(sinks)
@@ -340,7 +345,7 @@ def plan_of(
 def _keep(computation: Computation, key: Any, plan: Plan | MemoryLimitError | None) -> None:
     """Keep a plan; why it is refused; or None: it has several stages, and is not made."""
     while len(computation.plans) >= _PLANS:
-        computation.plans.pop(next(iter(computation.plans)))
+        computation.plans.pop(next(iter(computation.plans)), None)  # another thread may do the same
     computation.plans[key] = plan
 
 

@@ -285,6 +285,7 @@ class Scheduler(StageArrays):
             on_device = held + flanks + slots * each
             own_results = [n for n, o in zip(outputs, stage.outputs, strict=True) if not o.carry]
             locked = slots * self.code.device.page_locked(own_results)
+            locked += self.code.device.page_locked(()) if held else 0
         staging = self._staging(inputs, outputs)
         # What lies within one is written, or read by the next box, while that is computed.
         workspaces = max(depth, 2) if self.code.within else max(abreast, 1)

@@ -170,10 +170,12 @@ class Memory(ABC):
 
     def trim(self) -> None:
         """Release the buffers that free slots keep."""
-        with self._lock:
-            slots = list(self._free_slots)
+        with self._lock:  # nobody takes one meanwhile
+            slots, self._free_slots = self._free_slots, []
         for slot in slots:
             slot.release()
+        with self._lock:
+            self._free_slots += slots
 
 
 DeviceT = TypeVar("DeviceT", bound=Memory)

@@ -69,7 +69,10 @@ class Ring:
         They are taken until as many as fill two pieces have been asked for, and then until the
         copies that were queued before have been done.
         """
-        if self._bytes != piece or self._pieces[-1].filled + count > piece:
+        if (
+            self._bytes != piece or not self._pieces  # there was no memory for any
+            or self._pieces[-1].filled + count > piece
+        ):  # fmt: skip
             self._turn(piece)
         last = self._pieces[-1]
         begin = last.filled
