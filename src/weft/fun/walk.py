@@ -211,6 +211,17 @@ def operands(expr: fun.Expr) -> tuple[list[fun.Atom], list[Size], list[fun.Var]]
     return atoms, sizes, binders
 
 
+def kept(expr: fun.Kernel | fun.Reduce | fun.Scan) -> tuple[fun.Range, ...]:
+    """The dimensions whose indices are computed apart: those not reduced, nor scanned along."""
+    match expr:
+        case fun.Kernel(space):
+            return space
+        case fun.Reduce(space, reduced):
+            return space[: len(space) - reduced]
+        case fun.Scan(space):
+            return space[:-1]
+
+
 def type_sizes(type_: fun.Type) -> tuple[Size, ...]:
     return type_.shape if isinstance(type_, fun.Array) else ()
 

@@ -150,19 +150,16 @@ def _apart(
     """Where results go that lie apart from what is read; None where one does not."""
     if out is None:
         return [None] * len(computation.results)
-    from weft.io.held import overlap
-    from weft.io.memory import MemorySink
-
     known = derive(sizes, computation.program.derived)
     for given, type_ in zip(out, computation.program.result_types, strict=True):
         extents = type_.shape if isinstance(type_, fun.Array) else ()
         if given is not None and given.shape != tuple(each.evaluate(known) for each in extents):
             return None
     # Seen as plain arrays: those of files are no more complete after it than they are in core.
-    sinks = [None if given is None else MemorySink(given.view(np.ndarray)) for given in out]
-    lie_anyhow = any(sink is not None and sink.direct() is None for sink in sinks)
-    read = [value for value, yes in zip(inputs, computation.is_read, strict=True) if yes]
-    return None if lie_anyhow or overlap(sinks, read) else list(sinks)
+    plain = [None if given is None else given.view(np.ndarray) for given in out]
+    sinks = _memory_sinks(computation, inputs, plain)
+    pairs = zip(plain, sinks, strict=True)
+    return sinks if all(given is None or _is_memory(sink) for given, sink in pairs) else None
 
 
 def _in_one_stage(
@@ -253,6 +250,13 @@ def sinks_for(
     """
     if out is None or current.devices != (CPU,):  # a plan for files is made for each call
         return [None] * len(computation.results)
+    return _memory_sinks(computation, inputs, out)
+
+
+def _memory_sinks(
+    computation: Computation, inputs: Sequence[Any], out: Sequence[NDArray | None]
+) -> list[Sink | None]:
+    """The arrays given for results, but those where something lies that is read."""
     from weft.io.held import overlap
     from weft.io.memory import MemorySink
 

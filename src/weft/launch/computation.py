@@ -264,15 +264,15 @@ class Computation:
         strides: dict[str, int] = {}
         any_layout = where == CPU and have_compiler()  # what was built ahead has one
         for place, array in enumerate(inputs):
-            plain = layout_of(array) == "contiguous"
-            if not plain and self.is_array[place]:
-                layout = layout_of(array) if any_layout else None
-                if layout is None:
-                    inputs = [*inputs]
-                    inputs[place] = np.array(array, array.dtype.newbyteorder("="), order="C")
-                elif layout != "contiguous":
-                    layouts[self.names[place]] = layout
-                    strides |= strides_of(self.names[place], array, layout)
+            layout = layout_of(array)
+            if layout == "contiguous" or not self.is_array[place]:
+                continue
+            if layout is None or not any_layout:
+                inputs = [*inputs]
+                inputs[place] = np.array(array, array.dtype.newbyteorder("="), order="C")
+            else:
+                layouts[self.names[place]] = layout
+                strides |= strides_of(self.names[place], array, layout)
         if strides:
             key = (*key, *strides.items())
         found = self._ready.get(key)

@@ -158,6 +158,7 @@ def _packed(
     }
     own = set(lies)
     seen, roots = views(program, lies, known)
+    roots |= {name: name for name in own}
     taken = read_in_kernels(program, seen)
     if not guards:  # which are of kernels as they are
         taken = without_rules(taken, lies | seen, known)
@@ -168,7 +169,7 @@ def _packed(
         w.value for found in parts.values() if found is not None for w in found[0]
     }  # fmt: skip
     given = {value.name for value in values if isinstance(value, fun.Var)}
-    lies = {name: lie for name, lie in (lies | seen).items() if roots.get(name, name) not in given}
+    lies = {name: lie for name, lie in (lies | seen).items() if roots[name] not in given}
     folds = {guard.let.pattern[0].name: guard for guard, _ in guards.values()}
     inside = [
         folds[let.pattern[0].name].inside() if let.pattern[0].name in folds else let
@@ -181,8 +182,7 @@ def _packed(
         for number, site in enumerate(found) if site.statement in folds
     }  # fmt: skip
     pieces, instead = _pieces(computation, found, lies, roots, inputs, owners, rows)
-    apart = {found[n].array for piece in pieces for n in piece.group.members}
-    apart = {roots.get(name, name) for name in apart}
+    apart = {roots[found[n].array] for piece in pieces for n in piece.group.members}
     if taken is not program and not apart >= own:  # what goes whole is read as it was
         return _packed(
             computation, program, sizes, known, inputs, owners, places, guards,
@@ -285,7 +285,7 @@ def _pieces(
     instead = 0
     for memory, members in by_memory.items():
         read = {found[number].array for number in members}
-        arrays = {computation.names.index(roots.get(name, name)) for name in read}
+        arrays = {computation.names.index(roots[name]) for name in read}
         whole = sum(inputs[number].nbytes for number in arrays)
         inside: dict[PackedRows, list[int]] = {}
         for number in members:

@@ -52,7 +52,7 @@ def finisher(statements: Sequence[fun.Let], number: int, uses: Counter[str]) -> 
     for position in range(number + 1, len(statements)):
         expr = statements[position].expr
         if isinstance(expr, fun.Kernel) and names & walk.free_names(expr.body):
-            kept = reduce.space[: len(reduce.space) - reduce.reduced]
+            kept = walk.kept(reduce)
             same = [r.extent for r in kept] == [r.extent for r in expr.space]
             return position if same and _reads_once(expr, names, uses) else None
         if isinstance(expr, fun.Update | fun.LmadUpdate | fun.Scatter | fun.Loop | fun.If):

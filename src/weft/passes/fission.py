@@ -216,16 +216,16 @@ class _Fission:
         """Emit the two parts and what joins them; variables that others now stand for."""
         expr, axis = let.expr, self.split.axis
         match expr:
-            case fun.Kernel(space):
+            case fun.Kernel():
                 self.join(let, [self.part(let, expr, *part) for part in self.parts()])
-            case fun.Reduce(space, reduced):
+            case fun.Reduce():
                 halves = [self.part(let, expr, *part) for part in self.parts()]
-                if axis < len(space) - reduced:
+                if axis < len(walk.kept(expr)):
                     self.join(let, halves)
                 else:
                     return self.combine(let, expr, halves)
-            case fun.Scan(space):
-                if axis < len(space) - 1:
+            case fun.Scan():
+                if axis < len(walk.kept(expr)):
                     self.join(let, [self.part(let, expr, *part) for part in self.parts()])
                 else:
                     self.continued(let, expr)
@@ -260,7 +260,7 @@ class _Fission:
             case fun.Reduce() | fun.Scan():
                 new = replace(expr, space=space, body=body, operator=self.copied(expr.operator))
         types = [var.type for var in let.pattern]
-        if not isinstance(expr, fun.Reduce) or axis < len(space) - expr.reduced:
+        if not isinstance(expr, fun.Reduce) or axis < len(walk.kept(expr)):
             types = [_resized(type_, axis, extent) for type_ in types]
         return self.top.bind(new, tuple(types), let.pattern[0].name)
 
@@ -291,7 +291,7 @@ class _Fission:
         self, let: fun.Let, expr: fun.Reduce, halves: Sequence[tuple[fun.Var, ...]]
     ) -> dict[str, fun.Atom]:
         """reduce(x) => operator(reduce(x[:h]), reduce(x[h:]))"""
-        kept = expr.space[: len(expr.space) - expr.reduced]
+        kept = walk.kept(expr)
         if not kept:
             results = self.applied(self.top, expr.operator, [v for half in halves for v in half])
             return {var.name: atom for var, atom in zip(let.pattern, results, strict=True)}

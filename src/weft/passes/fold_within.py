@@ -162,7 +162,7 @@ def _reads_once(
         return False
     if len({read.array.name for read in reads}) != len(reads):
         return False
-    kept = inner.space[: len(inner.space) - inner.reduced]
+    kept = walk.kept(inner)
     extents = {r.index.name: r.extent for r in outer.space if r.extent != ONE}
     for r, index in zip(kept, indices, strict=True):
         if index.is_constant:

@@ -239,10 +239,10 @@ def _along_rows(reduce: fun.Reduce) -> bool:
 def _kept(expr: fun.Expr) -> tuple[Size, ...]:
     """The dimensions that a reduction or scan keeps apart."""
     match expr:
-        case fun.Reduce(space, reduced) if _along_rows(expr):
-            return tuple(r.extent for r in space[: len(space) - reduced])
-        case fun.Scan(space):
-            return tuple(r.extent for r in space[:-1])
+        case fun.Reduce() if not _along_rows(expr):
+            return ()
+        case fun.Reduce() | fun.Scan():
+            return tuple(r.extent for r in walk.kept(expr))
         case _:
             return ()
 

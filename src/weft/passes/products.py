@@ -32,6 +32,7 @@ from functools import reduce as fold
 
 from weft.errors import Place
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.fun.contractions import Contraction, contraction, instead
 from weft.ops.dtypes import DType
@@ -108,7 +109,7 @@ def _by_elements(let: fun.Let, names: Names) -> fun.Kernel | None:
     """A reduction of each element of an array, as a kernel of reductions to scalars."""
     expr = let.expr
     assert isinstance(expr, fun.Reduce)
-    kept = expr.space[: len(expr.space) - expr.reduced]
+    kept = walk.kept(expr)
     if not kept:
         return None
     totals = tuple(fun.Var(names.fresh("r"), atom.type) for atom in expr.body.results)

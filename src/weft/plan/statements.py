@@ -299,13 +299,11 @@ def _cuts(
     ranges: tuple[fun.Range, ...] = ()
     carried = False
     match let.expr:
-        case fun.Kernel(space):
-            ranges = space
-        case fun.Reduce(space, reduced):
-            ranges = space[: len(space) - reduced]
+        case fun.Kernel() | fun.Reduce():
+            ranges = walk.kept(let.expr)
         case fun.Scan(space):
             carried = len(space) == 1
-            ranges = space if carried or carries_rows else space[:-1]
+            ranges = space if carried or carries_rows else walk.kept(let.expr)
         case fun.Scatter(_, space):
             ranges, carried = space[:1], True
         case fun.Call():

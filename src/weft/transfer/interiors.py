@@ -43,27 +43,30 @@ def without_rules(
     sizes : mapping of str to int
         Every size variable, derived ones included.
     """
+    if not any(_has_rules(let.expr) for let in walk.statements(program.body)):
+        return program
     names = _read_by_rules(program, arrays, sizes)
     if not names:
         return program
-    program = _cut_apart(program, names, sizes)
-    sizes = dict(sizes)
-    for each in program.derived:
-        sizes[each.name] = each.evaluate(sizes)
-    lets = [_ruled(let, names, sizes) for let in program.body.statements]
+    program, known = _cut_apart(program, names, sizes)
+    lets = [_ruled(let, names, known) for let in program.body.statements]
     body = walk.with_statements(program.body, lets)
     return program if body is program.body else replace(program, body=body)
 
 
+def _has_rules(expr: fun.Expr) -> bool:
+    return isinstance(expr, fun.Index) and any(expr.boundary)
+
+
 def _cut_apart(
     program: fun.Program, arrays: Collection[str], sizes: Mapping[str, int]
-) -> fun.Program:
-    """The program with its kernels cut; as it was where that makes too many reads of them."""
+) -> tuple[fun.Program, Mapping[str, int]]:
+    """The program with its kernels cut, and its sizes; as it was where reads become too many."""
     found, known = program, dict(sizes)
     for _ in range(_MOST):
         cut = next((c for let in found.body.statements if (c := _cut(let, arrays, known))), None)
         if cut is None:
-            return found
+            return found, known
         split, over, under = cut
         derived = list(found.derived)
         at = over if under == 1 else derive(
@@ -71,9 +74,9 @@ def _cut_apart(
         )  # fmt: skip
         found = fission(replace(found, derived=tuple(derived)), split, at)
         if _reads(found, arrays) > _MOST_READS:
-            return program
+            break
         known |= {each.name: each.evaluate(known) for each in found.derived}
-    return program
+    return program, sizes
 
 
 def _read_by_rules(
@@ -118,15 +121,9 @@ def _cut(
 
     The first element of the second part is a quotient, rounded down.
     """
-    match let.expr:
-        case fun.Kernel(space):
-            axes = space
-        case fun.Reduce(space, reduced):
-            axes = space[: len(space) - reduced]
-        case fun.Scan(space):
-            axes = space[:-1]
-        case _:
-            return None
+    if not isinstance(let.expr, fun.Kernel | fun.Reduce | fun.Scan):
+        return None
+    axes = walk.kept(let.expr)
     places = {each.index.name: axis for axis, each in enumerate(axes)}
     reads = Reads(let, dict.fromkeys(arrays, 0))
     for read in reads.accesses:

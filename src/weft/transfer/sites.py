@@ -51,13 +51,13 @@ def sites(
     arrays : mapping of str to Lie
         The parameters to look at, and views of them.
     roots : mapping of str to str
-        The parameter that each of those views is of.
+        The parameter that each of those views is of; of a parameter, itself.
     unread : collection of str
         Statements (by a result) that are not looked at.
     """
     found: list[Site] = []
     results = (r.name for r in program.body.results if isinstance(r, fun.Var))
-    others = {roots.get(name, name) for name in results}
+    others = {roots[name] for name in results if name in roots}
     ranks = {name: len(lie.shape) for name, lie in arrays.items()}
     for let in program.body.statements:
         if let.pattern[0].name in unread or let.pattern[0].name in roots:
@@ -67,14 +67,14 @@ def sites(
         for read in reads.accesses:
             made = _address(read, intervals, arrays[read.array])
             if made is None:
-                others.add(roots.get(read.array, read.array))
+                others.add(roots[read.array])
             else:
                 assert isinstance(read.node, fun.Index)
                 constant, variables = made
                 reached = access(constant, variables)
                 name, own = let.pattern[0].name, tuple(variables.items())
                 found.append(Site(read.array, read.node, reached, name, constant, own))
-    return [site for site in found if roots.get(site.array, site.array) not in others]
+    return [site for site in found if roots[site.array] not in others]
 
 
 def _address(

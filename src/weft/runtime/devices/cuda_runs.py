@@ -19,7 +19,7 @@ from weft.runtime.address import address_of
 from weft.runtime.devices import copies
 from weft.runtime.devices.memory import Buffers, HeldArrays
 from weft.runtime.devices.pinned import IN_TURN, Ring, parts, view_of
-from weft.runtime.devices.protocol import rows_of
+from weft.runtime.devices.protocol import Rows, rows_of
 from weft.runtime.devices.runs import Run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Slot(Buffers["CudaDevice"]):
         at = int(buffer.handle) + offset
         return self.device.core.Buffer.from_handle(at, count, owner=buffer)
 
-    def copy_in(self, buffer: Any, array: NDArray, number: int, offset: int = 0) -> None:
+    def copy_in(self, buffer: Any, array: NDArray, offset: int = 0) -> None:
         """Queue a copy to the GPU, so many bytes into the buffer."""
         if self._copy_as_it_lies("in", buffer, array, offset):
             return
@@ -121,18 +121,19 @@ class Slot(Buffers["CudaDevice"]):
         while coming:
             arrive()
 
-    def copies_as_it_lies(self, array: NDArray) -> bool:
-        """Whether a copy is from or to the array's own memory, which is page-locked then."""
+    def lies(self, array: NDArray) -> tuple[bool, Rows | None]:
+        """Whether copies are from and to the array's own memory, page-locked; its rows, if apart.
+        """
         rows = None if array.flags.c_contiguous else rows_of(array)
         if rows is None and not array.flags.c_contiguous:
-            return False
-        return (rows is None or rows.bytes >= _SHORT_ROW) and self.device.locks.holds(array)
+            return False, None
+        return (rows is None or rows.bytes >= _SHORT_ROW) and self.device.locks.holds(array), rows
 
     def _copy_as_it_lies(self, way: str, buffer: Any, array: NDArray, offset: int) -> bool:
         """Queue a copy from or to the array's own memory, if that is page-locked."""
-        if not self.copies_as_it_lies(array):
+        is_held, rows = self.lies(array)
+        if not is_held:
             return False
-        rows = None if array.flags.c_contiguous else rows_of(array)
         address = address_of(array)
         if rows is not None and rows.pitch <= _MOST_PITCH:
             self.device.copy_rows(way, buffer, offset, address, rows, self.stream)
@@ -184,14 +185,14 @@ class CudaRun(Run["CudaDevice"]):
             return
         began = self._time()
         if way == "in":
-            self.slot.copy_in(buffer, array, number, offset)
+            self.slot.copy_in(buffer, array, offset)
         else:
             self._copy_out(number, buffer, offset, array)
         self._timed(f"copy {way} {name}", way, began, array.nbytes)
 
     def _is_late(self, array: NDArray) -> bool:
         """Whether it takes more page-locked memory than a piece: it comes in parts, at the end."""
-        return array.nbytes > self.device.piece and not self.slot.copies_as_it_lies(array)
+        return array.nbytes > self.device.piece and not self.slot.lies(array)[0]
 
     @property
     def ends_late(self) -> bool:

@@ -284,7 +284,7 @@ class HeldArrays:
                 if array.nbytes:
                     what = f"copy in {segment.params[number].name}"
                     with profile.span(what, f"{device.name} in", array.nbytes):
-                        self._slot.copy_in(buffer, array, number)
+                        self._slot.copy_in(buffer, array)
                         if profile.recorder is not None:
                             self._slot.finish()
                     device.statistics.copies_in += 1

@@ -102,7 +102,7 @@ class Slot(Buffers["OpenClDevice"]):
             )
         return min(step.group, most)
 
-    def copy_in(self, buffer: Any, array: NDArray, number: int, offset: int = 0) -> Any:
+    def copy_in(self, buffer: Any, array: NDArray, offset: int = 0) -> Any:
         """Queue a copy to the device, so many bytes into the buffer."""
         copy = partial(self.device.cl.enqueue_copy, self.queue, buffer, dst_offset=offset)
         if array.flags.c_contiguous:
@@ -171,7 +171,7 @@ class OpenClRun(Run["OpenClDevice"]):
         self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
     ) -> None:
         if way == "in":
-            event = self.slot.copy_in(buffer, array, number, offset)
+            event = self.slot.copy_in(buffer, array, offset)
         else:
             event = self.slot.copy_out(array, buffer, offset)
         self.events.append((f"copy {way} ", name, way, event, array.nbytes))
