@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fun.test_operators import reduce
 from lower.harness import agree, compiled
 from lower.operator_texts import NAN, TIES
-from lower.test_operators import reduce
 
 import weft as wf
 from weft.fun import nodes as fun
+from weft.fun.operators import selection
 from weft.fun.parse import parse
-from weft.lower.operators import selection
 
 LAST = 9223372036854775807
 EXTENTS = [1, 2, 63, 64, 65, 127, 1000, 2047, 2048, 2049, 4096, 4100, 10001]

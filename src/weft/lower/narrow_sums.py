@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.fun import nodes as fun
-from weft.lower import operators
+from weft.fun import operators
 from weft.lower.lanes import mask
 from weft.ops.dtypes import DType
 

@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
+from weft.fun import operators
 from weft.fun.contractions import by_elements
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, narrow_sums, operators, rows, shapes, short_rows, straight_line
+from weft.lower import merging, narrow_sums, rows, shapes, short_rows, straight_line
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes

@@ -18,12 +18,12 @@ from contextlib import ExitStack
 import numpy as np
 
 from weft.fun import nodes as fun
-from weft.fun import walk
+from weft.fun import operators, walk
 from weft.fun.columns import scans_columns
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, far_rows, operators, past_caches, reductions, shapes, spaces
+from weft.lower import bounds, far_rows, past_caches, reductions, shapes, spaces
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.rows import lower_row, simd

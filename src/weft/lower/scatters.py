@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
+from weft.fun import operators
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, operators, reductions, scans, shapes, spaces
+from weft.lower import bounds, reductions, scans, shapes, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import LANES, simd

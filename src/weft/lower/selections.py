@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from weft.fun import nodes as fun
+from weft.fun.operators import Selection
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
@@ -23,7 +24,6 @@ from weft.lower import rows, shapes
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes, mask
-from weft.lower.operators import Selection
 from weft.lower.prefetch import Prefetcher, around
 from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType

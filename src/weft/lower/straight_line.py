@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
+from weft.fun import operators
+from weft.fun.operators import Selection
 from weft.imp import nodes as imp
-from weft.lower import operators
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.lanes import mask
-from weft.lower.operators import Selection
 from weft.ops.dtypes import DType
 
 Values: TypeAlias = Sequence[imp.Expr]

@@ -16,13 +16,18 @@ theirs                                here
 use                                   an array parameter: two slices of it
 generate, map, zipWith, backpermute   `Kernel` (and so stencils: reads keep their boundaries)
 fold, outer axis                      `Reduce` along a kept axis
-fold, inner axis                      `Reduce` along its first reduced axis, operators between
+fold, inner axis                      `Reduce` along a reduced axis, operators between
 permute                               `Scatter`: the second part into what the first gave
 reshape, slice, replicate             `Reshape`, `Slice` and `LmadSlice`, `Broadcast`
 (none)                                `Permute`, `Copy`, `Concat`, `Update`, `LmadUpdate`
 (none)                                `Scan` along a kept axis; along its own, where the
                                       second part begins with the first one's total
 ====================================  =====================================================
+
+Along any axis, but where what is combined would be exchanged: of the axes that a reduction
+combines, and of a scatter's, a later one interleaves the parts, so that the operator has to
+commute (a scatter without one has its last index win). A join is divided along its own axis
+by its arrays, of which the cut may divide one.
 
 Reads are shifted, and layout changes stay views, so that no split copies anything. The
 pass stands after fusion: a fused kernel is split whole.
@@ -35,15 +40,17 @@ from dataclasses import replace
 
 from weft.errors import InternalError
 from weft.fun import nodes as fun
-from weft.fun import walk
-from weft.fun.builder import Builder, Names
+from weft.fun import operators, walk
+from weft.fun.builder import Builder, Names, derive
 from weft.fun.shift import shift
 from weft.ops.dtypes import DType
 from weft.passes.fission_layouts import part_of_layout, part_of_update, slice_of
 from weft.records import dataclass
-from weft.sizes import ZERO, Derived, Poly, Size, as_poly
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+from weft.sizes.facts import SizeOperation
 
 _LAYOUTS = (*fun.LAYOUT_CHANGES, fun.Copy, fun.Concat)
+_OPERATIONS = {"floordiv": "floor_divide", "min": "minimum"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +100,8 @@ def fission(program: fun.Program, split: Split, at: Size | None = None) -> fun.P
     Parameters
     ----------
     at : Size, optional
-        The first element of the second part, at least 0 and at most the extent; the middle,
-        rounded down, if not given.
+        The first element of the second part, at least 0 and at most the extent. If not given,
+        the middle, rounded down; of a join along its own axis, where an array in its middle ends.
 
     Raises
     ------
@@ -116,30 +123,39 @@ def _used_whole(body: fun.Body) -> set[str]:
 def _axes(let: fun.Let) -> list[tuple[int, Size]]:
     """The axes along which a rule splits a statement, with their extents."""
     match let.expr:
-        case fun.Kernel(space):
-            return [(axis, r.extent) for axis, r in enumerate(space)]
-        case fun.Reduce(space, reduced, counter=False):
-            # A later reduced axis would interleave the parts, and operators need not commute.
-            along = len(space) - reduced + 1
-            return [(axis, r.extent) for axis, r in enumerate(space[:along])]
-        case fun.Scan(space):
-            return [(axis, r.extent) for axis, r in enumerate(space)]
-        case fun.Scatter(_, space):
-            return [(0, space[0].extent)]  # the last index wins, the outermost axis first
-        case fun.Update(_, dims, fun.Var(type=fun.Array())):
+        case fun.Kernel(space) | fun.Scan(space):
+            return _extents(space, len(space))
+        case fun.Reduce(space, reduced, operator=operator, counter=False):
+            kept = len(space) - reduced
+            return _extents(space, kept, in_order=not operators.is_commutative(operator))
+        case fun.Scatter(_, space, operator=operator):
+            # One of two operations that exchange need not be associative: those by name are.
+            free = operator is not None and operators.is_componentwise(operator)
+            return _extents(space, 0, in_order=not free)
+        case fun.Update(_, dims):
             spans = [dim.extent for dim in dims if isinstance(dim, fun.Span)]
             return list(enumerate(spans))
         case fun.LmadUpdate(_, _, lmad_dims):
             return list(enumerate(extent for extent, _ in lmad_dims))
-        case fun.Concat(_, joined):
+        case fun.Concat(arrays, joined):
+            # Along its own axis two arrays are two parts.
             shape = walk.type_sizes(let.pattern[0].type)
-            return [(axis, extent) for axis, extent in enumerate(shape) if axis != joined]
-        case fun.Reshape(_, shape):
-            return [(0, shape[0])]
+            return [(axis, e) for axis, e in enumerate(shape) if axis != joined or len(arrays) > 2]
         case expr if isinstance(expr, _LAYOUTS):
             return list(enumerate(walk.type_sizes(let.pattern[0].type)))
         case _:
             return []
+
+
+def _extents(
+    space: Sequence[fun.Range], kept: int, in_order: bool = False
+) -> list[tuple[int, Size]]:
+    """Axes of a space, with their extents; of those not kept, if `in_order`, the outermost."""
+    found = [(axis, r.extent) for axis, r in enumerate(space)]
+    if not in_order:
+        return found
+    outermost = next((a for a, e in found[kept:] if e != ONE), len(space) - 1)
+    return found[: outermost + 1]
 
 
 class _Fission:
@@ -193,22 +209,18 @@ class _Fission:
     def parts(self) -> list[tuple[Size, Size]]:
         """Start and extent of the two parts."""
         extent = self.split.extent
-        at = self.half(extent) if self.at is None else self.at
+        at = self.size("floordiv", extent, as_poly(2), "half") if self.at is None else self.at
         return [(ZERO, at), (at, extent - at)]
 
-    def half(self, extent: Size) -> Size:
-        if extent.is_constant:
-            return as_poly(extent.constant // 2)
-        if extent.variables() <= self.sizes:
-            name = self.names.fresh("half")
-            self.derived.append(Derived(name, "floordiv", extent, as_poly(2)))
-            return Poly.var(name)
-        whole = self.top.scalar(extent)
-        two = fun.Const(2, DType.I64)
-        halved = self.top.let(
-            fun.Apply("floor_divide", (whole, two)), fun.Scalar(DType.I64), "half"
-        )
-        return Poly.var(halved.name)
+    def size(self, operation: SizeOperation, left: Size, right: Size, base: str) -> Size:
+        """A size of others: known at launch where these are, else computed in the program."""
+        if left.variables() | right.variables() <= self.sizes:
+            found = derive(self.derived, self.names, operation, left, right, base)
+            self.sizes |= found.variables()
+            return found
+        operands = self.top.scalar(left), self.top.scalar(right)
+        apply = fun.Apply(_OPERATIONS[operation], operands)
+        return Poly.var(self.top.let(apply, fun.Scalar(DType.I64), base).name)
 
     # ------------------------------------------------------------ the rules
 
@@ -238,6 +250,8 @@ class _Fission:
                     update = part_of_update(self.top, expr, axis, *part)
                     array = self.top.let(update, array.type, let.pattern[0].name)
                 return {let.pattern[0].name: array}
+            case fun.Concat(arrays, joined) if axis == joined:
+                self.join(let, [(self.joined(part),) for part in self.divided(arrays)])
             case _ if isinstance(expr, _LAYOUTS):
                 type_ = let.pattern[0].type
                 assert isinstance(type_, fun.Array)
@@ -319,6 +333,42 @@ class _Fission:
         builder.statements += body.statements
         return body.results
 
+    # ------------------------------------------------------------ joins
+
+    def divided(self, arrays: Sequence[fun.Var]) -> list[list[fun.Var]]:
+        """What a join has before the cut and after it, at least one array each."""
+        axis, at = self.split.axis, self.at
+        if at is None:
+            half = len(arrays) // 2
+            return [list(arrays[:half]), list(arrays[half:])]
+        parts: list[list[fun.Var]] = [[], []]
+        before = end = ZERO  # elements before the cut, and in all, of the arrays so far
+        for array in arrays:
+            extent = walk.type_sizes(array.type)[axis]
+            end += extent
+            upto = at if array is arrays[-1] else self.size("min", at, end, "upto")
+            first = upto - before
+            before = upto
+            for part, (start, size) in zip(
+                parts, ((ZERO, first), (first, extent - first)), strict=True
+            ):
+                if size == extent:
+                    part.append(array)
+                elif size != ZERO:
+                    part.append(slice_of(self.top, array, axis, start, size))
+        for part in parts:
+            if not part:
+                part.append(slice_of(self.top, arrays[0], axis, ZERO, ZERO))
+        return parts
+
+    def joined(self, arrays: Sequence[fun.Var]) -> fun.Var:
+        if len(arrays) == 1:
+            return arrays[0]
+        axis = self.split.axis
+        extent = sum((walk.type_sizes(array.type)[axis] for array in arrays), ZERO)
+        concat = fun.Concat(tuple(arrays), axis)
+        return self.top.let(concat, _resized(arrays[0].type, axis, extent), "part")
+
     # ------------------------------------------------------------ scans and scatters
 
     def continued(self, let: fun.Let, expr: fun.Scan) -> None:
@@ -377,7 +427,7 @@ class _Fission:
         destinations = expr.destinations
         first, second = self.parts()
         for part, last in ((first, False), (second, True)):
-            space, body = self.shifted(expr.space, expr.body, 0, *part)
+            space, body = self.shifted(expr.space, expr.body, self.split.axis, *part)
             operator = expr.operator and self.copied(expr.operator)
             new = fun.Scatter(destinations, space, body, operator)
             if last:

@@ -25,7 +25,7 @@ def part_of_layout(
     Parameters
     ----------
     expr : fun.Expr
-        Of type `type_`; a `Reshape` along axis 0 only.
+        Of type `type_`; a `Concat` along another axis than its own.
     start, extent : Size
         Of the part, along `axis`.
     """
@@ -41,14 +41,20 @@ def part_of_layout(
             part = slice_of(builder, array, axes[axis], start, extent)
             return builder.let(fun.Permute(part, axes), new, "part")
         case fun.Reshape(array, _):
-            # reshape(a, (n, ...)) => reshape(flat(a)[start * rest : ...], (extent, ...))
-            rest = product(shape[1:])
-            whole = fun.Array(type_.dtype, (type_.shape[0] * rest,))
+            whole = fun.Array(type_.dtype, (product(type_.shape),))
             flat = array
             if walk.type_sizes(array.type) != whole.shape:
                 flat = builder.let(fun.Reshape(array, whole.shape), whole, "flat")
-            part = slice_of(builder, flat, 0, start * rest, extent * rest)
-            return builder.let(fun.Reshape(part, shape), new, "part")
+            if axis == 0:
+                # reshape(a, (n, ...)) => reshape(flat(a)[start * rest : ...], (extent, ...))
+                rest = product(shape[1:])
+                part = slice_of(builder, flat, 0, start * rest, extent * rest)
+                return builder.let(fun.Reshape(part, shape), new, "part")
+            # reshape(a, (n, m)) => flat(a)[start + {n : m, extent : 1}]
+            strides = [product(type_.shape[d + 1 :]) for d in range(type_.rank)]
+            rows = tuple(zip(type_.shape, strides, strict=True))
+            moved, pairs = _narrowed_lmad(ZERO, rows, axis, start, extent)
+            return builder.let(fun.LmadSlice(flat, moved, pairs), new, "part")
         case fun.Broadcast(atom, _):
             return builder.let(
                 fun.Broadcast(_repeated(builder, atom, type_, axis, start, extent), shape),
@@ -68,14 +74,15 @@ def part_of_update(
     builder: Builder, expr: fun.Update | fun.LmadUpdate, axis: int, start: Size, extent: Size
 ) -> fun.Update | fun.LmadUpdate:
     """The update of a part: along one axis of the value."""
-    value = expr.value
-    assert isinstance(value, fun.Var)
-    part = slice_of(builder, value, axis, start, extent)
+    part = expr.value
+    if isinstance(part, fun.Var) and isinstance(part.type, fun.Array):
+        part = slice_of(builder, part, axis, start, extent)
     match expr:
         case fun.Update(array, dims):
             return fun.Update(array, _narrowed(dims, axis, start, extent), part)
         case fun.LmadUpdate(array, offset, lmad_dims):
             moved, pairs = _narrowed_lmad(offset, lmad_dims, axis, start, extent)
+            assert isinstance(part, fun.Var)
             return fun.LmadUpdate(array, moved, pairs, part)
 
 

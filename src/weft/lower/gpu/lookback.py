@@ -30,10 +30,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from weft.fun import nodes as fun
+from weft.fun import operators
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import operators, reductions, spaces
+from weft.lower import reductions, spaces
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import batched, versions

@@ -20,10 +20,11 @@ from contextlib import ExitStack, contextmanager
 from functools import reduce as fold
 
 from weft.fun import nodes as fun
+from weft.fun import operators
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import bounds, operators, scans, scatters, shapes, spaces
+from weft.lower import bounds, scans, scatters, shapes, spaces
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions

@@ -7,8 +7,8 @@ from lower.operator_texts import NAN, TIES
 from lower.test_reductions import ARGMAX
 
 from weft.fun import nodes as fun
+from weft.fun.operators import apart, in_order, is_commutative, selection
 from weft.fun.parse import parse
-from weft.lower.operators import apart, in_order, is_commutative, selection
 
 TEMPLATE = """program p(x: f32[n]) sizes n {
   let v: f32, k: i64 = reduce (; i < n) from -inf_f32, 0 {
