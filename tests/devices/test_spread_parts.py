@@ -38,7 +38,7 @@ def test_code_is_compiled_once_for_a_kind_of_device() -> None:
     first, second = (share.code for share in plan.stages[0].shares)
     assert isinstance(first, SegmentStage)
     assert isinstance(second, SegmentStage)
-    assert first._loaded is second._loaded
+    assert first._loaded.code is second._loaded.code
 
 
 @pytest.mark.skipif(find_spec("zarr") is None, reason="no zarr")

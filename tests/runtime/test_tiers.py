@@ -43,7 +43,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """A cache of the test's own, and a process in which nothing is compiled yet."""
     chosen = tmp_path / "cache"
     monkeypatch.setenv("WEFT_CACHE_DIR", str(chosen))
-    monkeypatch.setattr(devices.device, "_loaded", {})
+    monkeypatch.setattr(devices, "device", CpuDevice())
     toolchain._find.cache_clear()
     yield chosen
     tiers.wait()
@@ -88,14 +88,14 @@ def test_the_second_tier_takes_the_place_of_the_first(
 
     monkeypatch.setattr(tiers, "load_library", held)
     loaded = CpuDevice().load(segments.double(), effort=Effort.LESS)
-    first = loaded.entry
+    first = loaded.code.entry
     assert compiled_with == [QUICK]
     assert doubled(loaded)
     assert not tiers.wait(0.01)
     go_on.set()
     assert tiers.wait(60)
     assert compiled_with == [QUICK, "-O3"]
-    assert loaded.entry != first
+    assert loaded.code.entry != first
     assert doubled(loaded)
     made = [path.stem for path in directory.glob("*.so")]
     assert made.count(toolchain._key(segments.double().source, compiler)) == 1
@@ -307,7 +307,7 @@ def with_each_effort(
     monkeypatch.setattr(tiers._Background, "add", lambda *_: None)  # the first tier stays
     for effort, level in zip(Effort, (QUICK, QUICK, "-O3"), strict=True):
         levels.clear()
-        monkeypatch.setattr(devices.device, "_loaded", {})
+        monkeypatch.setattr(devices, "device", CpuDevice())
         monkeypatch.setattr(execute, "_computations", {})
         monkeypatch.setattr(Computation, "_effort", lambda *_, effort=effort: effort)
         yield run()

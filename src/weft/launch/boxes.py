@@ -21,7 +21,7 @@ from weft.config import Settings, settings
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.launch.computation import Computation
-from weft.launch.device import CPU, device_limit, find, host_threads, target
+from weft.launch.device import CPU, accelerator, device_limit, host_threads, target
 from weft.launch.results import brought
 from weft.launch.several import in_less_memory
 from weft.ops.dtypes import DType
@@ -431,7 +431,7 @@ def _planned(
     pairs = zip(program.params, inputs, strict=True)
     named = {p.name: _as_array(value, p.type.dtype) for p, value in pairs}
     on_device = device_limit(where, current)
-    rates = None if on_device is None else find(where, current).rates
+    rates = None if on_device is None else accelerator(where, current).rates
     plan = partial(
         plan_program, program, sizes, named, sinks, current.limit, threads, code,
         device_limit=on_device, rates=rates, processors=spread, in_one_stage=in_one_stage,

@@ -12,7 +12,7 @@ from weft.plan.segment import Dialect, Segment
 from weft.runtime import blas
 from weft.runtime import threads as runtime_threads
 from weft.runtime.devices.cpu import WHOLE, CpuDevice, LoadedSegment, cores_of, is_cpu
-from weft.runtime.devices.protocol import Device
+from weft.runtime.devices.protocol import Accelerator, Device
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.toolchain import Effort
 
@@ -123,7 +123,18 @@ def left_out(name: str, optimise: str) -> str:
 
 
 def find(name: str, current: Settings) -> Device:
-    """The device of a name, other than the CPU, under the limit and with the slots of settings."""
+    """The device of a name, with the limit, threads and slots of settings."""
+    if not is_cpu(name):
+        return accelerator(name, current)
+    found = device.part(name)
+    limit = current.limit
+    found.limit = min(limit, dict(current.device_limits).get(name, limit))
+    found.threads = threads_of(name, current)
+    return found
+
+
+def accelerator(name: str, current: Settings) -> Accelerator:
+    """The device of a name, other than the CPU, with the limit, threads and slots of settings."""
     from weft.runtime.devices.others import others
 
     for found in others():
@@ -138,7 +149,7 @@ def find(name: str, current: Settings) -> Device:
 
 def device_limit(name: str, current: Settings) -> int | None:
     """Bytes that may be allocated on a device; None for the CPU, which has the host's."""
-    return None if is_cpu(name) or name == INTERPRETER else find(name, current).limit
+    return None if is_cpu(name) or name == INTERPRETER else accelerator(name, current).limit
 
 
 def load(
@@ -149,8 +160,8 @@ def load(
     The CPU's first calls run what compilers make of it with that effort.
     """
     if segment.dialect == "c":
-        return device.load(segment, effort)
-    return find(name, current).load(segment)
+        return device.part(name if is_cpu(name) else CPU).load(segment, effort)
+    return accelerator(name, current).load(segment)
 
 
 def load_together(segments: Iterable[Segment], effort: Effort) -> None:

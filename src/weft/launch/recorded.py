@@ -230,7 +230,8 @@ class Recorded:
         `call` sees to it that a library has no more threads than it may.
         """
         for at, segment in self._segments:
-            words[at] = segment.entry or 0
+            words[at] = segment.code.entry or 0
+            segment.device.statistics.launches += 1
         if self._interruptible:
             interruptible = is_interruptible()
             for at in self._interruptible:
@@ -380,7 +381,7 @@ class _Recorder:
             )
         ]
         places = [*values, *results]
-        record = self._record(loaded.entry, len(places) + 1, self._count)
+        record = self._record(loaded.code.entry, len(places) + 1, self._count)
         record.segment = loaded
         record.places += enumerate(places, HEADER)
         record.words += [0] * (len(places) + 1)

@@ -19,6 +19,7 @@ from weft.launch.computation import step_of
 from weft.launch.device import (
     CPU,
     INTERPRETER,
+    accelerator,
     dialect_of,
     find,
     have_compiler,
@@ -26,7 +27,6 @@ from weft.launch.device import (
     left_out,
     load,
     targets,
-    threads_of,
 )
 from weft.launch.host import call_library, view
 from weft.ops import routines
@@ -460,7 +460,7 @@ def stage_code(
 
 
 def _rates(name: str, current: Settings) -> Rates:
-    return find(name, current).rates
+    return accelerator(name, current).rates
 
 
 def processors(current: Settings) -> tuple[Processor, ...]:
@@ -468,14 +468,12 @@ def processors(current: Settings) -> tuple[Processor, ...]:
     names = targets(current)
     if len(names) < 2:
         return ()
-    limits = dict(current.device_limits)
     found = []
     for name in names:
-        threads = threads_of(name, current) if is_cpu(name) else host_threads(current)
-        code = partial(stage_code, current=current, where=name, threads=threads)
-        what = f"{threads} threads" if is_cpu(name) else find(name, current).describe()
-        kind = what.removeprefix(f"{name}: ")
-        limit = limits.get(name) if is_cpu(name) else None
-        rates = None if is_cpu(name) else partial(_rates, name, current)
-        found.append(Processor(name, kind, is_cpu(name), threads, code, limit, rates))
+        device, on_host = find(name, current), is_cpu(name)
+        code = partial(stage_code, current=current, where=name, threads=device.threads)
+        kind = device.describe().removeprefix(f"{name}: ")
+        limit = device.limit if on_host else None
+        rates = None if on_host else partial(_rates, name, current)
+        found.append(Processor(name, kind, on_host, device.threads, code, limit, rates))
     return tuple(found)

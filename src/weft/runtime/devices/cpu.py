@@ -21,7 +21,7 @@ from weft.plan.segment import Segment
 from weft.runtime import built, tiers
 from weft.runtime import threads as runtime_threads
 from weft.runtime.boxes import Table, TargetError
-from weft.runtime.devices.protocol import raise_failure
+from weft.runtime.devices.protocol import Statistics, raise_failure
 from weft.runtime.threads import CancelFlag, Cancelled
 from weft.runtime.toolchain import Effort, find_compiler
 
@@ -34,14 +34,13 @@ _STAGE = "13q"  # a `stage` in boxes.c
 _CANCELLED, _BUS_ERROR, _WRITE_FAILED = 1, 2, 3
 
 
-class LoadedSegment:
-    """A segment's library in this process. Calls from any number of threads are safe.
+class Code:
+    """What a C text is compiled to in this process: the same for all CPU devices.
 
-    Where it is first compiled with less than full effort, calls run that until there is better.
+    Where it is first compiled with less than full effort, `entry` is that until there is better.
     """
 
-    def __init__(self, segment: Segment, effort: Effort = Effort.FULL) -> None:
-        self.segment = segment
+    def __init__(self, segment: Segment, effort: Effort) -> None:
         found = built.entry_of(segment.source)
         self._name = segment.entry if found is None else found.name
         with runtime_threads.pool_meanwhile():
@@ -49,15 +48,24 @@ class LoadedSegment:
                 tiers.load(segment.source, effort, self._adopt)
             else:
                 self._adopt(found.library)
+
+    def _adopt(self, library: ctypes.CDLL) -> None:
+        """Have later calls run this library's code; those that run go on with the other one's."""
+        self.entry = ctypes.cast(getattr(library, self._name), ctypes.c_void_p).value
+
+
+class LoadedSegment:
+    """A segment on a CPU device. Calls from any number of threads are safe."""
+
+    def __init__(self, device: CpuDevice, segment: Segment, code: Code) -> None:
+        self.device = device
+        self.segment = segment
+        self.code = code
         self._call = runtime_threads.pool().call
         self._buffers = len(segment.params) + len(segment.results) + 1
         self._words = struct.Struct(f"{HEADER + self._buffers + len(segment.integers)}q")
         self._threads = segment.integers.index("threads") if "threads" in segment.integers else None
         self._records: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
-
-    def _adopt(self, library: ctypes.CDLL) -> None:
-        """Have later calls run this library's code; those that run go on with the other one's."""
-        self.entry = ctypes.cast(getattr(library, self._name), ctypes.c_void_p).value
 
     def call(
         self,
@@ -98,8 +106,9 @@ class LoadedSegment:
         except IndexError:
             block = ctypes.create_string_buffer(self._words.size)
             record = block, ctypes.addressof(block)
+        self.device.statistics.launches += 1
         self._words.pack_into(
-            record[0], 0, self.entry, threads, 0 if cancel is None else cancel.address,
+            record[0], 0, self.code.entry, threads, 0 if cancel is None else cancel.address,
             is_interruptible(), 0, 0, 0, 0, self._buffers, *pointers, *integers,
         )  # fmt: skip
         status = self._call(record[1])
@@ -120,10 +129,11 @@ class LoadedSegment:
         threads, share = table.memory.shape
         columns = table.inside, table.addresses, table.integers, table.files, table.parts
         stage = struct.pack(
-            _STAGE, self.entry, boxes, buffers, table.integers.shape[1], len(table.files),
+            _STAGE, self.code.entry, boxes, buffers, table.integers.shape[1], len(table.files),
             *(column.ctypes.data for column in columns), table.memory.ctypes.data, share,
             table.told.ctypes.data,
         )  # fmt: skip
+        self.device.statistics.launches += boxes
         status, record = call_entry(runtime_threads.pool().boxes, stage, threads, cancel)
         if status == _WRITE_FAILED:
             number, target, *_ = struct.unpack_from("4q", record, 4 * 8)
@@ -235,17 +245,47 @@ def cores_of(name: str) -> tuple[int, ...]:
 
 
 class CpuDevice:
-    """The machine's CPUs, through C compiled at run time."""
+    """The machine's CPUs, or some of their cores, through C compiled at run time.
 
-    name = "cpu"
+    Parameters
+    ----------
+    name : str
+        "cpu", or of a part of it.
+    codes : dict, optional
+        What texts are compiled to: that of another device, which is of the same kind.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    limit : int
+        Bytes of the host's memory that its boxes may take.
+    name, threads, slots, statistics
+        As every `weft.runtime.devices.protocol.Device` has.
+    """
+
+    is_processor = True
+    slots: int | None = None  # its boxes are read and written by its own threads
+
+    def __init__(self, name: str = WHOLE, codes: dict[str, Code] | None = None) -> None:
+        self.name = name
+        self.threads = max(len(cores_of(name)), 1)
+        self.limit = 0
+        self.statistics = Statistics()
+        self._codes = {} if codes is None else codes
         self._loaded: dict[str, LoadedSegment] = {}
+        self._parts: dict[str, CpuDevice] = {}
 
     @staticmethod
     def available() -> bool:
         """Whether a C compiler was found (the first time in a process, this looks for one)."""
         return find_compiler() is not None
+
+    def part(self, name: str) -> CpuDevice:
+        """Some of the cores, as a device of their own; all of them as "cpu"."""
+        if name == self.name:
+            return self
+        if name not in self._parts:
+            self._parts[name] = CpuDevice(name, self._codes)
+        return self._parts[name]
 
     def load(self, segment: Segment, effort: Effort = Effort.FULL) -> LoadedSegment:
         """The segment's library: from this process, from the cache, or compiled now.
@@ -259,7 +299,10 @@ class CpuDevice:
         """
         found = self._loaded.get(segment.source)
         if found is None or (found.segment is not segment and found.segment != segment):
-            found = self._loaded[segment.source] = LoadedSegment(segment, effort)
+            code = self._codes.get(segment.source)
+            if code is None:
+                code = self._codes[segment.source] = Code(segment, effort)
+            found = self._loaded[segment.source] = LoadedSegment(self, segment, code)
         return found
 
     def load_together(self, segments: Sequence[Segment], effort: Effort = Effort.FULL) -> None:
@@ -267,7 +310,7 @@ class CpuDevice:
 
         What fails does so again, and says so, when it is loaded by itself.
         """
-        missing = {s.source: s for s in segments if s.source not in self._loaded}
+        missing = {s.source: s for s in segments if s.source not in self._codes}
         if len(missing) < 2:
             return
         from concurrent.futures import ThreadPoolExecutor
@@ -276,7 +319,7 @@ class CpuDevice:
             pool.map(lambda segment: self.load(segment, effort), missing.values())
 
     def describe(self) -> str:
-        """The compiler and the number of threads."""
+        """The name, the threads and the compiler."""
         compiler = find_compiler()
         made = compiler.describe() if compiler is not None else "no C compiler"
-        return f"cpu: {runtime_threads.threads()} threads, {made}"
+        return f"{self.name}: {self.threads} threads, {made}"

@@ -1,4 +1,4 @@
-"""What a device other than the host's own processors offers to those who run segments on it."""
+"""What devices offer to those who run segments on them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,13 @@ FAILURE_BYTES = 24
 class Statistics:
     """What a device has done.
 
+    The CPU copies nothing, and its memory is the host's: of it, launches alone are counted.
+
     Attributes
     ----------
-    launches, copies_in, copies_out, bytes_in, bytes_out : int
+    launches : int
+        Of kernels; on the CPU, of segments, each box of one for itself.
+    copies_in, copies_out, bytes_in, bytes_out : int
     boxes : int
         Copies, among those, of parts of larger arrays as they lie there.
     bytes_packed : int
@@ -48,13 +52,85 @@ class Statistics:
     peak_bytes: int = 0
 
 
+class Device(Protocol):
+    """A device that programs run on: the CPU, some of its cores, or one with memory of its own.
+
+    Attributes
+    ----------
+    name : str
+        As in `weft.config`: "cpu", "cpu:0", "opencl:0".
+    is_processor : bool
+        Whether it is a CPU.
+    threads : int
+        Of the host: on the CPU those that compute; others have them copy to and from memory that
+        they cannot.
+    limit : int
+        Bytes that may be allocated on it; on the CPU of the host's memory.
+    slots : int or None
+        Runs that are to be under way at once; None: as many as is quickest.
+    statistics : Statistics
+    """
+
+    name: str
+    is_processor: bool
+    threads: int
+    limit: int
+    slots: int | None
+    statistics: Statistics
+
+    def load(self, segment: Segment) -> Any:
+        """The segment for this device.
+
+        Raises
+        ------
+        CompileError
+            When the device's compiler refuses the text: here, or where a run needs it first.
+        """
+
+    def describe(self) -> str:
+        """The name, what the device is, and its memory or threads."""
+
+
+class Accelerator(Device, Protocol):
+    """A device with memory of its own, which runs segments while the host does something else.
+
+    (A CPU may be one, as OpenCL's are.)
+
+    Attributes
+    ----------
+    items : int
+        Work items of a launch whose items have memory of their own, at most ("threads").
+    host_limit : int
+        Bytes of the host's memory that may be in use.
+    together : int
+        Small boxes that the host does best to begin one after another, once as many have ended.
+    """
+
+    items: int
+    together: int
+    host_limit: int
+
+    @property
+    def rates(self) -> Rates:
+        """How quick it is, measured when it is first asked for."""
+
+    def takes(self, array: NDArray) -> bool:
+        """Whether it copies an array as it lies, and back to there, without packing it."""
+
+    def page_locked(self, results: Sequence[int]) -> int:
+        """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
+
+    def load(self, segment: Segment) -> LoadedSegment:
+        """The segment for this device."""
+
+
 class LoadedSegment(Protocol):
-    """A segment for a device, of which at least what has run is compiled."""
+    """A segment for an accelerator, of which at least what has run is compiled."""
 
     segment: Segment
 
     @property
-    def device(self) -> Device:
+    def device(self) -> Accelerator:
         """Where it is."""
 
     def hold(
@@ -80,62 +156,6 @@ class LoadedSegment(Protocol):
         queued `behind` (from `start`) has, once that one has ended; runs of `after` end before it
         begins.
         """
-
-
-class Device(Protocol):
-    """A device that programs run on, with memory of its own.
-
-    Attributes
-    ----------
-    name : str
-        As in `weft.config`: "opencl:0".
-    is_processor : bool
-        Whether it is a CPU.
-    items : int
-        Work items of a launch whose items have memory of their own, at most ("threads").
-    limit : int
-        Bytes that may be allocated on it.
-    slots : int or None
-        Runs that are to be under way at once; None: as many as is quickest.
-    host_limit : int
-        Bytes of the host's memory that may be in use.
-    threads : int
-        Of the host, that copy to and from memory that the device cannot.
-    together : int
-        Small boxes that the host does best to begin one after another, once as many have ended.
-    """
-
-    name: str
-    is_processor: bool
-    items: int
-    slots: int | None
-    threads: int
-    together: int
-    limit: int
-    host_limit: int
-    statistics: Statistics
-
-    @property
-    def rates(self) -> Rates:
-        """How quick it is, measured when it is first asked for."""
-
-    def takes(self, array: NDArray) -> bool:
-        """Whether it copies an array as it lies, and back to there, without packing it."""
-
-    def page_locked(self, results: Sequence[int]) -> int:
-        """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
-
-    def load(self, segment: Segment) -> LoadedSegment:
-        """The segment for this device.
-
-        Raises
-        ------
-        CompileError
-            When the device's compiler refuses the text: here, or where a run needs it first.
-        """
-
-    def describe(self) -> str:
-        """The device and its memory."""
 
 
 def raise_failure(segment: Segment, code: int, index: int, extent: int) -> NoReturn:
