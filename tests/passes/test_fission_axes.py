@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from unittest import mock
 
@@ -104,15 +105,23 @@ PROGRAMS: dict[str, tuple[str, set[int]]] = {
     "concat of two": (join("a, b", "2*n", 0), {1}),
     "concat of three": (join("a, b, a", "3*n", 0), {0, 1}),
     "concat of four columns": (join("b, a, a, b", "4*m", 1), {0, 1}),
+    "concat of one": (join("a, a, a", "3*n", 0), {0, 1}),
     "update by a scalar": (FILL, {0, 1}),
 }
 SIZES = [{"n": n, "m": m, "h": 3} for n, m in product((1, 2, 4), (1, 2, 5))]
 
 
+def shared(program: fun.Program) -> fun.Program:
+    """With one object for each parameter, wherever it is used, as in programs that are traced."""
+    return replace(
+        program, body=walk.Substitution({p.name: p for p in program.params}).body(program.body)
+    )
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_cut_along_every_axis(name: str) -> None:
     text, axes = PROGRAMS[name]
-    program = parse(text)
+    program = shared(parse(text))
     params = {param.name for param in program.params}
     places = [split for split in splits(program) if split.target not in params]
     assert {split.axis for split in places} == axes

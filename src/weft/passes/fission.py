@@ -129,7 +129,7 @@ def _axes(let: fun.Let) -> list[tuple[int, Size]]:
             kept = len(space) - reduced
             return _extents(space, kept, in_order=not operators.is_commutative(operator))
         case fun.Scatter(_, space, operator=operator):
-            # One of two operations that exchange need not be associative: those by name are.
+            # Values come one after another: what commutes need not be associative, but these are.
             free = operator is not None and operators.is_componentwise(operator)
             return _extents(space, 0, in_order=not free)
         case fun.Update(_, dims):
@@ -343,10 +343,10 @@ class _Fission:
             return [list(arrays[:half]), list(arrays[half:])]
         parts: list[list[fun.Var]] = [[], []]
         before = end = ZERO  # elements before the cut, and in all, of the arrays so far
-        for array in arrays:
+        for number, array in enumerate(arrays, 1):
             extent = walk.type_sizes(array.type)[axis]
             end += extent
-            upto = at if array is arrays[-1] else self.size("min", at, end, "upto")
+            upto = at if number == len(arrays) else self.size("min", at, end, "upto")
             first = upto - before
             before = upto
             for part, (start, size) in zip(
