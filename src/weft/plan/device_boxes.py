@@ -20,6 +20,7 @@ import numpy as np
 from weft.errors import MemoryLimitError
 from weft.plan.code import DeviceCode, Rates
 from weft.plan.extents import overlap
+from weft.plan.halve import halve
 from weft.plan.nodes import Boxes, PlannedStage
 from weft.plan.refusals import refusal
 from weft.records import dataclass
@@ -42,7 +43,7 @@ _MANY_TIMES = 4  # or so many times those that there are at least
 _GAIN = 0.01  # of the time, that another way has to save: it takes more memory, or boxes;
 _GAIN_BESIDE = 0.1  # or of what passes beside computing, which is predicted best
 _IDLE = 1.02  # times as long as if no processor waited, of which other boxes may save some
-_OFTEN = 64  # times all there is, that boxes copy at most: others may be cut better, or not at all,
+_OFTEN = 16  # times all there is, that boxes copy at most: others may be cut better, or not at all,
 _LITTLE = 4  # where they take so many times as long as what they compute
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
@@ -66,8 +67,12 @@ def quickest(
     """
     search = _Search(scheduler, device, total, unit, wanted)
     least = _fewest(scheduler, device, total)
-    for count in counts(total, unit, least):
+    numbers = [*counts(total, unit, least)]
+    for count in numbers:
         if search.tries(count) > _HOPELESS * search.seconds:
+            break
+        if search.is_hopeless:
+            search.tries(numbers[-1])  # to be told of
             break
     if search.idle > _IDLE:  # larger boxes may suit the processors better
         for count in search.fewer(least):
@@ -92,6 +97,8 @@ class _Search:
         As the best of them has it, see `Work`.
     last : (Boxes, int)
         What was tried last, and the fewest of them in flight.
+    is_hopeless : bool
+        Whether what a box cannot do without takes more memory than there is.
     """
 
     scheduler: Scheduler
@@ -102,6 +109,7 @@ class _Search:
     best: PlannedStage | None = None
     gain: float = 0.0
     idle: float = 1.0
+    is_hopeless: bool = False
 
     @property
     def seconds(self) -> float:
@@ -117,22 +125,42 @@ class _Search:
         asked = 1 if scheduler.stage.carries else self.wanted
         tried = slots_to_try(asked, boxes.count, rates.beside)
         self.last = boxes, min(tried)
-        alone = seconds(work, rates, 1)
         for slots in tried:
             predicted = seconds(work, rates, slots)
             if predicted >= self.seconds - self.gain:
                 continue
             planned = _in_slots(scheduler, boxes, slots)
-            if not scheduler.fits(planned):
-                continue
-            self.best = replace(
-                planned, seconds=predicted, serial_seconds=alone,
-                copied=(work.bytes_in, work.bytes_out),
-            )  # fmt: skip
-            beside = alone - computing(work, rates)
-            self.gain = min(_GAIN * predicted, _GAIN_BESIDE * beside)
-            self.idle = work.idle
+            if scheduler.fits(planned):
+                self._take(planned, work, slots)
+            elif boxes.count > 1:
+                self._take_halved(boxes, slots, alone=slots == min(tried))
         return predicted
+
+    def _take_halved(self, boxes: Boxes, slots: int, alone: bool) -> None:
+        """The stage with a few of the boxes in parts, if so it fits."""
+        room = (self.device.limit - _held(self.scheduler, boxes)) // slots
+        found = halve(self.scheduler, boxes, room)
+        if found is None:
+            return
+        cut, are_small = found
+        self.is_hopeless |= alone and not are_small
+        planned = _in_slots(self.scheduler, cut, slots)
+        if self.scheduler.fits(planned):
+            self._take(planned, work_of(self.scheduler, self.device, cut), slots)
+
+    def _take(self, planned: PlannedStage, work: Work, slots: int) -> None:
+        """These are the best, if they are quicker."""
+        rates = self.device.rates
+        predicted, alone = seconds(work, rates, slots), seconds(work, rates, 1)
+        if predicted >= self.seconds - self.gain:
+            return
+        self.best = replace(
+            planned, seconds=predicted, serial_seconds=alone,
+            copied=(work.bytes_in, work.bytes_out),
+        )  # fmt: skip
+        beside = alone - computing(work, rates)
+        self.gain = min(_GAIN * predicted, _GAIN_BESIDE * beside)
+        self.idle = work.idle
 
     def fewer(self, least: int) -> range:
         """Numbers of boxes that are somewhat fewer than the best, but no fewer than `least`."""

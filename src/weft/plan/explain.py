@@ -254,7 +254,8 @@ def _boxes(stage: PlannedStage) -> str:
     if stage.code.device is not None:
         into, out = map(size_text, stage.copied)
         flight = f"{_on_device(stage, stage.code.device)}, copying {into} there and {out} back"
-    return f"{boxes.count} boxes of {boxes.extent} along {boxes.unit}, {flight}; {moved}"
+    of = "of" if boxes.are_alike else "of up to"
+    return f"{boxes.count} boxes {of} {boxes.extent} along {boxes.unit}, {flight}; {moved}"
 
 
 def _on_device(stage: PlannedStage, device: DeviceCode) -> str:

@@ -197,6 +197,11 @@ class Boxes:
     spans: tuple[tuple[int, int], ...] = ()  # of each, along that coordinate
     around: Mapping[str, Numbers] = field(default_factory=dict)
 
+    @property
+    def are_alike(self) -> bool:
+        """Whether all but the last are as long."""
+        return all(stop - start == self.extent for start, stop in self.spans[:-1])
+
 
 @dataclass(frozen=True, slots=True)
 class OneBox:

@@ -24,6 +24,7 @@ from weft.plan.device_items import with_items
 from weft.plan.draft import Draft
 from weft.plan.extents import MOST_OVERLAP, least_extent, overlap, useful_extent
 from weft.plan.footprint import Bounds
+from weft.plan.halve import halve
 from weft.plan.nodes import (
     Boxes,
     Numbers,
@@ -243,6 +244,9 @@ class Scheduler(StageArrays):
 
     def _fitting(self, boxes: Boxes, smaller: Callable[[], Boxes | None]) -> PlannedStage:
         while True:
+            halved = halve(self, boxes, (self.setting.limit - self.resident) // DEPTH)
+            if halved is not None and halved[1]:
+                boxes, _ = halved
             following: Boxes | None = None
             for depth in range(min(DEPTH, max(boxes.count, 1)), 0, -1):
                 if boxes.count > 1 and depth == 1:
@@ -363,7 +367,7 @@ class Scheduler(StageArrays):
     def _parts(self, boxes: Boxes) -> Any:
         """Of how many such boxes the results have the bytes; 1 where boxes lie elsewhere."""
         stage = self.stage
-        if any(output.carry or self._is_staged(output) for output in stage.outputs):
+        if any(output.carry or self.is_staged(output) for output in stage.outputs):
             return 1
         whole = sum(self.analysis.bytes(output.array) for output in stage.outputs)
         box = sum(

@@ -96,7 +96,7 @@ class StageArrays:
             return False
         return math.prod(self.analysis.shapes[window.array][: window.last]) > 1
 
-    def _is_staged(self, output: Output) -> bool:
+    def is_staged(self, output: Output) -> bool:
         """Whether boxes of an output are computed into a buffer of their own."""
         in_place = self.strided and output.array in self.kept
         return self._is_apart(output) and not in_place
@@ -112,7 +112,7 @@ class StageArrays:
 
     def is_buffered(self) -> bool:
         """Whether boxes are read, or written, apart from being computed."""
-        return "staged" in self.where or any(map(self._is_staged, self.stage.outputs))
+        return "staged" in self.where or any(map(self.is_staged, self.stage.outputs))
 
     # ------------------------------------------------------------ bytes
 
@@ -171,7 +171,7 @@ class StageArrays:
         return read + sum(
             pages(size)
             for number, (size, output) in enumerate(zip(outputs, self.stage.outputs, strict=True))
-            if self._is_staged(output) and number not in self.within
+            if self.is_staged(output) and number not in self.within
         )
 
 
