@@ -39,14 +39,14 @@ def test_rows_are_not_copied_again_for_each_of_their_elements(tmp_path: Path) ->
 
 def test_nothing_is_refused_for_what_it_copies(tmp_path: Path) -> None:
     limits = {device().name: 30_000, "cpu": (24 << 20) + 60_000}  # less than all of any array
-    assert stored(1003, limits, tmp_path) > 16
+    assert stored(1003, limits, tmp_path) > 64
 
 
 def test_copies_that_computing_hides_may_be_many(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(device_boxes, "_LITTLE", 1e9)  # as if each element took long
-    assert stored(1003, {device().name: 30_000}, tmp_path) > 16
+    assert stored(1003, {device().name: 30_000}, tmp_path) > 64
     monkeypatch.undo()
     (tmp_path / "y.npy").unlink()
     assert stored(1004, {device().name: 30_000}, tmp_path) < 8

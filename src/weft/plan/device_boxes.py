@@ -43,7 +43,7 @@ _MANY_TIMES = 4  # or so many times those that there are at least
 _GAIN = 0.01  # of the time, that another way has to save: it takes more memory, or boxes;
 _GAIN_BESIDE = 0.1  # or of what passes beside computing, which is predicted best
 _IDLE = 1.02  # times as long as if no processor waited, of which other boxes may save some
-_OFTEN = 16  # times all there is, that boxes copy at most: others may be cut better, or not at all,
+_OFTEN = 64  # times all there is, that boxes copy at most: others may be cut better, or not at all,
 _LITTLE = 4  # where they take so many times as long as what they compute
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 

@@ -22,23 +22,34 @@ if TYPE_CHECKING:
 _FEW = 4
 """Of so many boxes one may need more than there is: where more do, all should be smaller."""
 
+_MANY = 4096
+"""Boxes of which some are cut, at most: finding those costs the host time."""
+
+_MUCH = 2
+"""Times what one box of all needs: more, and every box needs much besides its own part."""
+
 
 def halve(scheduler: Scheduler, boxes: Boxes, room: int) -> tuple[Boxes, bool] | None:
     """The boxes, cut until none needs more than `room` bytes for itself; and whether none does.
 
     One that cannot be cut may need more: then no boxes fit that have what it has. None where more
-    than a few would have to be cut, or what one box leaves to the next is as long as they are.
+    than a few would have to be cut, where what all need together is much more than there is, or
+    where what one box leaves to the next is as long as they are.
     """
     draft, stage = scheduler.draft, scheduler.stage
     if draft is None or stage.flanks or stage.carries or any(draft.shortest()):
         return None
-    if boxes.count < _FEW:
+    if not _FEW <= boxes.count <= _MANY:
         return None
-    unit = scheduler.unit()
+    unit, most = scheduler.unit(), 0
     while True:
-        large = _needed(scheduler, boxes) > room
+        needed = _needed(scheduler, boxes)
+        large = needed > room
         count = np.count_nonzero(large)
         if _FEW * count > boxes.count:
+            return None
+        most = most or _MUCH * int(_needed(scheduler, scheduler.boxes(draft.total)).sum())
+        if needed[~large].sum() > most:
             return None
         starts, stops = np.array(boxes.spans).T
         lengths = (stops - starts)[large]
