@@ -18,9 +18,9 @@ def some_slow(values: Iterable[Any], slow: Collection[Any], several: bool = Fals
     return [_slow(value, several) if value in slow else value for value in given]
 
 
-def every_second(values: Iterable[Any]) -> list[Any]:
+def every_second(values: Iterable[Any], several: bool = False) -> list[Any]:
     """The values, every second one marked as slow, where all are much alike."""
-    return [_slow(v, False) if number % 2 else v for number, v in enumerate(values)]
+    return [_slow(v, several) if number % 2 else v for number, v in enumerate(values)]
 
 
 everything = False

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits, streamed
+from slow import every_second
 
 import weft as wf
 from weft.errors import SinkError
@@ -28,10 +29,12 @@ def in_core(program: Any, inputs: list[Any]) -> list[Any]:
         return [np.asarray(r) for r in program(*map(wf.asarray, inputs))]
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(
-    ("shape", "box_bytes"), [((61, 7), 500), ((61, 7), 2000), ((4, 300), 4000), ((17, 1), 60)]
-)
+BOXES = [((61, 7), 500), ((61, 7), 2000), ((4, 300), 4000), ((17, 1), 60)]
+
+
+@pytest.mark.parametrize(("rule", "shape", "box_bytes"), every_second(
+    [(rule, *boxes) for boxes in BOXES for rule in RULES], several=True
+))  # fmt: skip
 def test_boxes(rule: Any, shape: tuple[int, int], box_bytes: int, tmp_path: Path) -> None:
     def program(x: Any) -> list[Any]:
         return [wf.iterate(five_points(rule), x, 5)]

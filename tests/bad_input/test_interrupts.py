@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from bad_input.refusals import finished, leftovers, script
+from slow import some_slow
 
 PROGRAM = """
     import sys, threading, time
@@ -59,7 +60,9 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize("way", ["stream", "kernel", "kernel to a file", "loop"])
+@pytest.mark.parametrize(
+    "way", some_slow(["stream", "kernel", "kernel to a file", "loop"], ["kernel"])
+)
 def test_interrupted(way: str, tmp_path: Path) -> None:
     command = script(tmp_path, PROGRAM, str(tmp_path), way)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

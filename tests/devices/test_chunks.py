@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
 from devices.harness import compiled, device, launched, processors_only
+from slow import every_second
 
 import weft as wf
 from weft.compiler import compile_segment
@@ -35,8 +37,9 @@ PROGRAMS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", list(PROGRAMS))
+@pytest.mark.parametrize(
+    ("dtype", "name"), every_second(product([np.float32, np.float64], PROGRAMS), several=True)
+)
 def test_chunks_and_groups_give_the_same_bits(name: str, dtype: type[np.floating]) -> None:
     on = device()
     rng = np.random.default_rng(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,9 @@ def test_under_a_limit_of_the_host(tmp_path: Path, pivoting: bool) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), in_numpy(a, pivoting))
 
 
-@pytest.mark.parametrize("multiprocessors", [1, 132])
-@pytest.mark.parametrize("pivoting", [False, True])
+@pytest.mark.parametrize(("pivoting", "multiprocessors"), some_slow(
+    product([False, True], [1, 132]), [(False, 1), (True, 132)], several=True
+))  # fmt: skip
 def test_under_the_cap_of_a_device(
     pivoting: bool, multiprocessors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from devices.faults import failing, full, lost
 from devices.harness import Device, device
+from slow import every_second
 
 import weft as wf
 from weft.config import settings, within
@@ -82,8 +84,10 @@ def ready(on: Device) -> None:
     on._free_slots.clear()
 
 
-@pytest.mark.parametrize("kind", ["memory", "queue", "copy", "launch"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    every_second(product(["memory", "queue", "copy", "launch"], PROGRAMS), several=True),
+)
 def test_what_it_fails_at_another_does(name: str, kind: str) -> None:
     on, right = device(), expected(name)
     for error in (lost(on), full(on)):

@@ -19,6 +19,7 @@ from agreement.ways import assert_equal_bits, interpreted, streamed
 from devices.faults import failing, full, lost
 from devices.harness import Device, device
 from devices.test_faults import attempt
+from slow import every_second
 
 import weft as wf
 from weft.errors import DeviceError
@@ -103,8 +104,10 @@ def planned(program: Any, arguments: list[Any]) -> tuple[PlannedStage, Tiles]:
     return stage, stage.tiles
 
 
-@pytest.mark.parametrize("slots", [None, 1, 2, 3])
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(("name", "slots"), every_second(
+    [(name, slots) for number, name in enumerate(CASES)
+     for slots in ([None, 1, 2, 3] if number % 2 else [1, None, 3, 2])], several=True
+))  # fmt: skip
 def test_tiles_of_awkward_sizes_give_what_the_device_gives_at_once(
     on: Device, name: str, slots: int | None
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -21,6 +22,7 @@ from lower.test_time_tiles import (
     tiled,
     waves,
 )  # fmt: skip
+from slow import some_slow
 
 import weft as wf
 from weft.compiler import compile_segment
@@ -213,8 +215,10 @@ def test_users_programs_are_tiled_in_core_and_in_boxes() -> None:
             assert tiled < on.statistics.launches - before
 
 
-@pytest.mark.parametrize("radius", [1, 2])
-@pytest.mark.parametrize("shape", [(30, 50), (1, 9), (2, 1, 30), (3, 4, 20)])
+@pytest.mark.parametrize(("shape", "radius"), some_slow(
+    product([(30, 50), (1, 9), (2, 1, 30), (3, 4, 20)], [1, 2]),
+    [((30, 50), 2), ((1, 9), 1), ((2, 1, 30), 2), ((3, 4, 20), 1)], several=True,
+))  # fmt: skip
 def test_rows_apart_that_wrap_around_lean_over_all_rounds_of_a_phase(
     shape: tuple[int, ...], radius: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

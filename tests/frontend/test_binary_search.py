@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+from slow import every_second
 
 import weft as wf
 
@@ -21,8 +23,10 @@ def some(count: int, dtype: str) -> np.ndarray:
     return numbers
 
 
-@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u8", "i8", "f4", "f8", "c16"])
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 8, 9, 1000])
+@pytest.mark.parametrize(("dtype", "length"), every_second(
+    product(["?", "u1", "i2", "u8", "i8", "f4", "f8", "c16"], [0, 1, 2, 3, 8, 9, 1000]),
+    several=True,
+))  # fmt: skip
 def test_places(length: int, dtype: str) -> None:
     ordered, values = np.sort(some(length, dtype)), some(700, dtype)
     for side in SIDES:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from agreement.ways import Listed
+from slow import every_second
 
 import weft as wf
 from weft.errors import ArgumentError, ShapeError, WeftError
@@ -38,8 +40,9 @@ PLANES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("count", [1, 7, 3001])
-@pytest.mark.parametrize("name", PLANES)
+@pytest.mark.parametrize(
+    ("name", "count"), every_second(product(PLANES, [1, 7, 3001]), several=True)
+)
 def test_histograms_of_points(name: str, count: int) -> None:
     given, count_points = points(count), PLANES[name]
     expected = count_points(*given)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from slow import every_second
 
 import weft as wf
 
@@ -21,8 +23,9 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
         return OverflowError
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u4", "u8", "i8", "f8"])
-@pytest.mark.parametrize("operation", [operator.lt, operator.eq, operator.sub])
+@pytest.mark.parametrize(("operation", "dtype"), every_second(
+    product([operator.lt, operator.eq, operator.sub], ["i1", "u4", "u8", "i8", "f8"]), several=True
+))  # fmt: skip
 def test_operators(operation: Callable[[Any, Any], Any], dtype: str) -> None:
     x = np.array([1, 2, 3, 100], dtype)
     ways: list[Callable[[Any, Any], Any]] = [operation, lambda a, n: operation(n, a)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from slow import every_second
 
 import weft as wf
 from weft.errors import RaceWarning
@@ -136,9 +138,10 @@ def compared(function: Callable[..., Any], x: Any, start: Any) -> int:
     return sum(isinstance(let.expr, fun.Loop) for let in statements)
 
 
-@pytest.mark.parametrize("function", KEPT)
-@pytest.mark.parametrize("data", [*DATA, *ZEROS])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("dtype", "function", "data"),
+    every_second(product([np.float64, np.float32], KEPT, [*DATA, *ZEROS]), several=True),
+)
 def test_what_a_branch_keeps(function: Callable[..., Any], data: str, dtype: Any) -> None:
     x = np.array((DATA | ZEROS)[data], dtype)
     for start in (np.inf, -np.inf, 0.25, NAN, 0.0, -0.0, x.max(initial=-1)):

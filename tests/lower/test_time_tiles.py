@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lower.harness import QUICK, run, sizes_of
 from lower.harness import compiled as without_choices
+from slow import some_slow
 
 import weft as wf
 from weft.compiler import compile_segment, with_memory
@@ -420,8 +422,9 @@ def test_stores_of_blocks_are_aligned(
     assert not any(begin % 8 for begin in begins)
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("threads", "rank"), some_slow(product([1, 2, 3], [1, 2, 3]), [(1, 3), (3, 3)], several=True)
+)
 def test_odd_trapezoids_are_as_many_for_each_thread(
     rank: int, threads: int, tiles: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

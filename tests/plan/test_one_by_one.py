@@ -438,7 +438,8 @@ def data_of(name: str, way: str) -> Any:
 
 
 @pytest.mark.parametrize(("way", "name"), some_slow(
-    product(WAYS, TRACED), [("two parts of the cpu", "powers"), ("two parts of the cpu", "means")],
+    product(WAYS, TRACED),
+    [*product(["two parts of the cpu"], ["powers", "means"]), ("device", "conjugate")],
     several=True,
 ))  # fmt: skip
 def test_from_files_to_files(name: str, way: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from agreement.test_bits import PROGRAMS
 from agreement.ways import assert_equal_bits, compiled
 from loops.programs import algebra, elements, science, stencils
 from runtime import segments
-from slow import some_slow
+from slow import every_second, some_slow
 
 import weft as wf
 from weft import execute
@@ -326,7 +327,7 @@ def test_programs_have_the_same_bits(
     assert_equal_bits(less, full)
 
 
-@pytest.mark.parametrize("name", NESTS)
+@pytest.mark.parametrize("name", every_second(NESTS))
 def test_nests_have_the_same_bits(
     compiled_with: list[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -345,8 +346,11 @@ def test_nests_have_the_same_bits(
     assert_equal_bits(less, full)
 
 
-@pytest.mark.parametrize("length", some_slow([1, 67, 1087, 2049], [2049]))
-@pytest.mark.parametrize("name", ["exponentials", "largest", "several", "columns"])
+@pytest.mark.parametrize(("name", "length"), some_slow(
+    product(["exponentials", "largest", "several", "columns"], [1, 67, 1087, 2049]),
+    [*product(["exponentials", "largest", "several"], [2049]), *product(["columns"], [1087, 2049])],
+    several=True,
+))  # fmt: skip
 def test_reductions_of_any_length_have_the_same_bits(
     compiled_with: list[str], monkeypatch: pytest.MonkeyPatch, name: str, length: int
 ) -> None:
