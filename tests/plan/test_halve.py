@@ -101,9 +101,9 @@ def halved(function: Callable[..., Any], data: Any, room: int, boxes: int = 16) 
 
 
 def test_what_fits_stays_as_it_is() -> None:
-    boxes, (same, are_small) = halved(lambda u: wf.sqrt(u) + u, U, 1 << 20)
-    assert same is boxes
-    assert are_small
+    boxes, found = halved(lambda u: wf.sqrt(u) + u, U, 1 << 20)
+    assert found.boxes is boxes
+    assert found.all_fit
 
 
 def test_where_all_need_more_none_is_cut() -> None:
@@ -115,10 +115,10 @@ def test_where_all_need_more_none_is_cut() -> None:
 def test_only_boxes_over_seams_are_cut() -> None:
     """There are two: at 100, of the outer roll, and at 25 100, of the inner one, shifted."""
     function, _, data = PROGRAMS["rolled twice"]
-    boxes, (cut, are_small) = halved(function, data, 64 << 10, boxes=64)
-    assert are_small
+    boxes, found = halved(function, data, 64 << 10, boxes=64)
+    assert found.all_fit
     starts = {start for start, _ in boxes.spans}
-    more = [start for start, _ in cut.spans if start not in starts]
+    more = [start for start, _ in found.boxes.spans if start not in starts]
     near = [abs(start - seam) <= boxes.extent for start in more for seam in (100, 25_100)]
     assert sum(near) == len(more)
     assert 1 <= len(more) <= 2 * np.log2(boxes.extent) + 2

@@ -123,7 +123,7 @@ def left_out(name: str, optimise: str) -> str:
 
 
 def find(name: str, current: Settings) -> Device:
-    """The device of a name, with the limit, threads and slots of settings."""
+    """The device of a name, told the limit, threads and slots of settings."""
     if not is_cpu(name):
         return accelerator(name, current)
     found = device.part(name)
@@ -134,7 +134,7 @@ def find(name: str, current: Settings) -> Device:
 
 
 def accelerator(name: str, current: Settings) -> Accelerator:
-    """The device of a name, other than the CPU, with the limit, threads and slots of settings."""
+    """`find`, for a device with memory of its own."""
     from weft.runtime.devices.others import others
 
     for found in others():

@@ -45,7 +45,7 @@ def part_of_layout(
             flat = array
             if walk.type_sizes(array.type) != whole.shape:
                 flat = builder.let(fun.Reshape(array, whole.shape), whole, "flat")
-            if axis == 0:
+            if axis == 0:  # rows that lie one after another need no strides
                 # reshape(a, (n, ...)) => reshape(flat(a)[start * rest : ...], (extent, ...))
                 rest = product(shape[1:])
                 part = slice_of(builder, flat, 0, start * rest, extent * rest)

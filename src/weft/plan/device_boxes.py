@@ -81,7 +81,7 @@ def quickest(
     if best is None:
         raise refusal(scheduler, _in_slots(scheduler, *search.last))
     scheduler.check(best.boxes)
-    return best
+    return replace(best, integers=scheduler.integers(best.boxes))
 
 
 @dataclass
@@ -142,11 +142,10 @@ class _Search:
         found = halve(self.scheduler, boxes, room)
         if found is None:
             return
-        cut, are_small = found
-        self.is_hopeless |= alone and not are_small
-        planned = _in_slots(self.scheduler, cut, slots)
+        self.is_hopeless |= alone and not found.all_fit
+        planned = _in_slots(self.scheduler, found.boxes, slots)
         if self.scheduler.fits(planned):
-            self._take(planned, work_of(self.scheduler, self.device, cut), slots)
+            self._take(planned, work_of(self.scheduler, self.device, found.boxes), slots)
 
     def _take(self, planned: PlannedStage, work: Work, slots: int) -> None:
         """These are the best, if they are quicker."""
@@ -170,7 +169,7 @@ class _Search:
 
 def _in_slots(scheduler: Scheduler, boxes: Boxes, slots: int) -> PlannedStage:
     """The stage with so many in flight: one is read into buffers while these are on the device."""
-    return scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
+    return scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots, is_tried=True)
 
 
 def in_fewer_slots(scheduler: Scheduler, refusal: MemoryLimitError) -> PlannedStage:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan.nodes import Boxes
+from weft.records import dataclass
 
 if TYPE_CHECKING:
     from weft.plan.schedule import Scheduler
@@ -29,39 +30,59 @@ _MUCH = 2
 """Times what one box of all needs: more, and every box needs much besides its own part."""
 
 
-def halve(scheduler: Scheduler, boxes: Boxes, room: int) -> tuple[Boxes, bool] | None:
-    """The boxes, cut until none needs more than `room` bytes for itself; and whether none does.
+@dataclass(frozen=True, slots=True)
+class Halved:
+    """Boxes of which a few have been cut.
 
-    One that cannot be cut may need more: then no boxes fit that have what it has. None where more
-    than a few would have to be cut, where what all need together is much more than there is, or
-    where what one box leaves to the next is as long as they are.
+    Attributes
+    ----------
+    boxes : Boxes
+    all_fit : bool
+        Whether none needs more than there is. If one does, it is as short as can be: no boxes fit,
+        of whatever length, since one of them has what it has.
+    """
+
+    boxes: Boxes
+    all_fit: bool
+
+
+def halve(scheduler: Scheduler, boxes: Boxes, room: int) -> Halved | None:
+    """The boxes, cut until none needs more than `room` bytes for itself.
+
+    None where that is not for this: where more than one of four would be cut, or all need much
+    more together than there is; where boxes are fewer than that, or thousands; and where a box
+    leaves something to the next, whose length then counts.
     """
     draft, stage = scheduler.draft, scheduler.stage
     if draft is None or stage.flanks or stage.carries or any(draft.shortest()):
         return None
     if not _FEW <= boxes.count <= _MANY:
         return None
-    unit, most = scheduler.unit(), 0
+    unit, most = scheduler.unit(), None
     while True:
         needed = _needed(scheduler, boxes)
         large = needed > room
         count = np.count_nonzero(large)
         if _FEW * count > boxes.count:
             return None
-        most = most or _MUCH * int(_needed(scheduler, scheduler.boxes(draft.total)).sum())
-        if needed[~large].sum() > most:
+        if most is None:  # not before: most boxes are alike
+            most = _MUCH * np.sum(_needed(scheduler, scheduler.boxes(draft.total)))
+        if np.sum(needed[~large]) > most:
             return None
         starts, stops = np.array(boxes.spans).T
         lengths = (stops - starts)[large]
         if not count or lengths.min() <= unit:
-            return boxes, not count
+            return Halved(boxes, not count)
         middles = starts[large] + np.maximum(lengths // (2 * unit), 1) * unit
         starts = np.sort(np.concatenate([starts, middles]))
         boxes = scheduler.boxes_between(starts, np.append(starts[1:], stops[-1]))
 
 
 def _needed(scheduler: Scheduler, boxes: Boxes) -> npt.NDArray[np.int64]:
-    """Bytes that each box takes for itself: on the device that it is for, or of buffers."""
+    """Bytes that each box takes for itself: on the device that it is for, or of buffers.
+
+    Whether boxes fit is asked of the largest of each of their arguments, see `Scheduler.fits`.
+    """
     stage, code, values = scheduler.stage, scheduler.code, scheduler.values(boxes)
     found = np.zeros(boxes.count, np.int64)
     if code.device is not None:

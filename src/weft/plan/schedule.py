@@ -46,6 +46,8 @@ from weft.plan.work import is_contraction, work
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
 
+_NONE = np.zeros((0, 0), np.int64)
+
 
 class Scheduler(StageArrays):
     """Chooses the boxes of one stage."""
@@ -245,8 +247,8 @@ class Scheduler(StageArrays):
     def _fitting(self, boxes: Boxes, smaller: Callable[[], Boxes | None]) -> PlannedStage:
         while True:
             halved = halve(self, boxes, (self.setting.limit - self.resident) // DEPTH)
-            if halved is not None and halved[1]:
-                boxes, _ = halved
+            if halved is not None and halved.all_fit:
+                boxes = halved.boxes
             following: Boxes | None = None
             for depth in range(min(DEPTH, max(boxes.count, 1)), 0, -1):
                 if boxes.count > 1 and depth == 1:
@@ -273,9 +275,12 @@ class Scheduler(StageArrays):
         return fits_device and planned.peak_bytes <= self.setting.limit
 
     def with_depth(
-        self, boxes: Boxes, depth: int, slots: int, abreast: int = 0
+        self, boxes: Boxes, depth: int, slots: int, abreast: int = 0, is_tried: bool = False
     ) -> PlannedStage:
-        """The stage in these boxes; `depth`, `slots` and `abreast` as a planned stage has them."""
+        """The stage in these boxes; `depth`, `slots` and `abreast` as a planned stage has them.
+
+        `is_tried`: it is asked what it takes, and has no integers yet.
+        """
         stage = self.stage
         inputs, outputs = self._argument_bytes(boxes)
         workspace = pages(self.workspace(boxes))
@@ -306,7 +311,7 @@ class Scheduler(StageArrays):
         return PlannedStage(
             stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
             self.resident + staging * depth + workspace * workspaces + locked,
-            written, self._integers(boxes), loads, tuple(sorted(self.kept)),
+            written, _NONE if is_tried else self.integers(boxes), loads, tuple(sorted(self.kept)),
             kernels=self.code.kernels, remarks=self.code.remarks, read=read, held=self.resident,
             kept_rows=kept_rows, slots=slots, device_bytes=on_device, abreast=abreast,
             workspaces=workspaces,
@@ -328,7 +333,7 @@ class Scheduler(StageArrays):
 
     def _alone(self, boxes: Boxes) -> OneBox:
         staging = self._staging(*self._argument_bytes(boxes)) if self.is_buffered() else 0
-        return OneBox(boxes, self._integers(boxes)[0], staging, pages(self.workspace(boxes)))
+        return OneBox(boxes, self.integers(boxes)[0], staging, pages(self.workspace(boxes)))
 
     def values(self, boxes: Boxes) -> dict[str, Any]:
         """Every size that the code knows: an int, or one for each box."""
@@ -376,7 +381,8 @@ class Scheduler(StageArrays):
         )
         return np.maximum(whole // np.maximum(box, 1), 1)
 
-    def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
+    def integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
+        """What the code takes of each box, in the order of its `integers`."""
         known = self.values(boxes)
         windows = zip(self.stage.windows, self.program.params, self.where, strict=False)
         for window, param, where in windows:
