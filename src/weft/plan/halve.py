@@ -65,7 +65,9 @@ def halve(scheduler: Scheduler, boxes: Boxes, room: int) -> Halved | None:
         count = np.count_nonzero(large)
         if _FEW * count > boxes.count:
             return None
-        if most is None:  # not before: most boxes are alike
+        if most is None:
+            if not count:  # as a rule
+                return Halved(boxes, True)
             most = _MUCH * np.sum(_needed(scheduler, scheduler.boxes(draft.total)))
         if np.sum(needed[~large]) > most:
             return None
