@@ -252,7 +252,7 @@ def test_results_that_do_not_fit_are_refused_before_any_cut_is_tried(
 ) -> None:
     x = wf.asarray(Listed(np.random.default_rng(1).random((1000, 1000))))
     planned: list[object] = []
-    monkeypatch.setattr("weft.plan.planner.partition", lambda *given: planned.append(given))
+    monkeypatch.setattr("weft.plan.cuts.partition", lambda *given: planned.append(given))
     with wf.config(memory_limit="30 MiB"), pytest.raises(MemoryLimitError) as refused:
         np.asarray(wf.cumulative_sum(x * 2, axis=0))
     assert not planned

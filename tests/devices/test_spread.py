@@ -43,7 +43,7 @@ def small_shares() -> Iterator[None]:
     """Small programs are spread too, in many boxes."""
     with (
         mock.patch.object(sharing, "_LEAST_WORK", 256),
-        mock.patch("weft.plan.planner.SMALL_WORK", 1024),
+        mock.patch("weft.plan.cuts.SMALL_WORK", 1024),
         mock.patch.object(sharing, "SMALL_WORK", 1024),
         mock.patch("weft.plan.decisions._MANY_COLUMNS", 64),
     ):

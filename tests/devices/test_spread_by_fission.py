@@ -52,7 +52,7 @@ def spread(function: Any, argument: Any) -> tuple[Any, list[tuple[int, int]], An
     with (
         mock.patch.object(sharing, "_LEAST_WORK", 1),
         mock.patch.object(sharing, "SMALL_WORK", 1),
-        mock.patch("weft.plan.planner.SMALL_WORK", 1),
+        mock.patch("weft.plan.cuts.SMALL_WORK", 1),
         mock.patch("weft.plan.maker.share", seen),
         mock.patch.object(Left, "done", noted),
         wf.config(devices=["cpu:0", "cpu:1"], interpret_below=0),
@@ -109,7 +109,7 @@ def test_the_plan_names_the_rule() -> None:
     (output,) = plan.stage.outputs
     with (
         mock.patch.object(sharing, "SMALL_WORK", 1),
-        mock.patch("weft.plan.planner.SMALL_WORK", 1),
+        mock.patch("weft.plan.cuts.SMALL_WORK", 1),
         mock.patch.object(sharing, "_LEAST_WORK", 1),
         wf.config(devices=["cpu:0", "cpu:1"], interpret_below=0),
     ):

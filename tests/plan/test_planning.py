@@ -13,7 +13,7 @@ from plan.test_pivots import GAUSS, TRIANGLES
 from weft.errors import MemoryLimitError
 from weft.fun.builder import Names
 from weft.fun.parse import parse
-from weft.plan import partition, planner
+from weft.plan import cuts, partition, planner
 from weft.plan.block_rounds import block_rounds, numbers_of_blocks
 from weft.plan.draft import Draft
 from weft.plan.explain import explain
@@ -58,7 +58,7 @@ def test_a_cut_is_drafted_once_whatever_is_refused(
     found = planned(text, limit)
     assert max(drafted.values()) == 1
     once = drafted.total()
-    monkeypatch.setattr(planner, "partition", all_anew)
+    monkeypatch.setattr(cuts, "partition", all_anew)
     assert planned(text, limit) == found
     assert partitions > 1
     assert drafted.total() - once > once

@@ -70,7 +70,7 @@ def test_spread_equals_whole(case: Case, devices: int) -> None:
         mock.patch.object(draft, "SCAN_TILE", 64),
         mock.patch.object(sharing, "_LEAST_WORK", 1),
         mock.patch.object(sharing, "SMALL_WORK", 1),
-        mock.patch("weft.plan.planner.SMALL_WORK", 1),
+        mock.patch("weft.plan.cuts.SMALL_WORK", 1),
         mock.patch("weft.plan.planner.is_worth_sharing", return_value=True),
     ):
         plan, results = streamed(program, case.sizes, arguments, small=64, devices=devices)

@@ -42,7 +42,7 @@ def test_lengths_that_data_decide_are_thought_to_be_short() -> None:
 
 @pytest.mark.parametrize("function", [wf.sum, wf.max, wf.mean])
 def test_folds_of_a_vector_are_as_much_as_it_is_long(function) -> None:
-    from weft.plan.planner import SMALL_WORK
+    from weft.plan.sharing import SMALL_WORK
 
     lowered = wf.jit(lambda x: function(x * x)).lower(np.zeros(2 * SMALL_WORK, np.float32))
     program = lowered.program
