@@ -122,3 +122,36 @@ def test_why_several_devices_refuse_is_kept_of_files_too(
             store(path, tmp_path / "y.npy")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected(x), atol=1e-4)
     assert 0 < len(refused) == len(set(refused))
+
+
+@pytest.mark.parametrize("call", [
+    lambda f, x: (f, (x, 3), {}),
+    lambda f, x: (f, (x,), {"factor": 3}),
+    lambda f, x: (wf.jit(f.function, static_argnames="factor"), (x, 3), {}),
+])  # fmt: skip
+def test_a_call_follows_the_plan_that_was_explained(call: Any, planned: list[Any]) -> None:
+    def centred(x: Any, factor: Any) -> Any:
+        return (x - wf.mean(x, axis=0)) * factor
+
+    x = np.random.default_rng(1).random((ROWS, COLUMNS), np.float32)
+    function, given, named = call(wf.jit(centred), x)
+    with wf.config(memory_limit=LIMIT):
+        told = wf.explain(function, *given, **named)
+        assert len(planned) == 1
+        found = function(*given, **named)
+        assert len(planned) == 1
+        assert str(function.explain(*given, **named)) == str(told)
+        assert len(planned) == 1
+    assert str(told).startswith("centred: ")
+    np.testing.assert_allclose(found, expected(x), atol=1e-4)
+
+
+def test_what_no_call_could_give_is_explained_as_it_would_be_stored() -> None:
+    x = np.ones((ROWS, 6 * COLUMNS), np.float32)
+    scaled = wf.jit(lambda x: x * 2)
+    with wf.config(memory_limit=x.nbytes - 1):
+        with pytest.raises(MemoryLimitError):
+            scaled(x)
+        lazily = wf.explain(lambda x: x * 2, x)
+        assert str(wf.explain(scaled, x)) == str(lazily)
+        assert str(wf.explain(scaled, wf.asarray(x))) == str(lazily)

@@ -214,9 +214,10 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
 
     if function is store:
         return Explanation(_plan_store(*arguments, **named))
-    plan_call = getattr(function, "plan_call", None)
-    if plan_call is not None:  # a kernel, which writes its arguments
-        return Explanation(plan_call(*arguments, **named))
+    plan_call = getattr(function, "plan_call", None)  # of what is compiled
+    plan = None if plan_call is None else plan_call(*arguments, **named)
+    if plan is not None:
+        return Explanation(plan)
     if isinstance(function, Array):
         _require_arrays(arguments, named)
         results: Any = (function, *arguments)

@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from weft import execute
 from weft.array import Array, asarray
 from weft.array.making import order_of_rows, turned_back
-from weft.errors import ArgumentError, ArgumentTypeError, user_place, warn
+from weft.errors import ArgumentError, ArgumentTypeError, MemoryLimitError, user_place, warn
 from weft.frontend import operations
 from weft.frontend.containers import Structure, count_leaves, flatten, unflatten
 from weft.frontend.extent import Extent
@@ -173,7 +174,10 @@ class Jitted:
                 bound.arguments[name] = (STATIC,) if several else STATIC
             args, kwargs = bound.args, bound.kwargs
         leaves: list[Any] = []
-        structure = flatten((args, kwargs), leaves)
+        structure = flatten(args, leaves)
+        if kwargs or static or any(part is not None for part in structure[1]):
+            leaves.clear()
+            structure = flatten((args, kwargs), leaves)
         return leaves, structure, tuple(static)
 
     def _run(self, leaves: Sequence[Any], structure: Structure, static: Any) -> Any:
@@ -339,6 +343,27 @@ class Jitted:
         from weft.jit.lowered import Lowered
 
         return Lowered(self.trace(*args, **kwargs))
+
+    def plan_call(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call would do; None where it is lazy, or its results take more memory than is.
+
+        Nothing runs. It is the plan that the call follows, which is not made again for it.
+        """
+        leaves, structure, static = self._flat(args, kwargs)
+        leaves = [as_data(leaf) for leaf in leaves]
+        leaves = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in leaves]
+        if any(isinstance(leaf, Array | Extent) for leaf in leaves):
+            return None
+        leaves, orders = row_by_row(leaves)
+        key = (structure, static, orders, *map(exact_key, leaves))
+        ready = self._exact.get(key) or self._remember(key, leaves, structure, static, orders)
+        computation = ready.variant.computation
+        if not computation.results:
+            return None
+        try:
+            return execute.plan_call(computation, ready.sizes, ready.inputs(leaves))
+        except MemoryLimitError:
+            return None
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
         """The plan that a call would follow, as `weft.explain` gives it.
