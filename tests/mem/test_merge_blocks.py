@@ -32,7 +32,7 @@ from weft.mem.show import show
 from weft.ops.dtypes import DType
 from weft.passes.nest import nest
 from weft.passes.pipeline import optimise
-from weft.plan.derived import for_each_box
+from weft.plan.derived import evaluator
 from weft.printers.c import print_program
 from weft.sizes import ONE, ZERO, Derived, Fact, Poly, Size, as_poly
 
@@ -323,4 +323,4 @@ def test_a_derived_size_of_each_box() -> None:
     rows = Poly.var("upper") - Poly.var("lower")
     entry = Derived("largest_0", "max", rows, Poly.var("n"))
     values = {"lower": np.array([0, 5, 9]), "upper": np.array([5, 9, 10]), "n": 3}
-    assert for_each_box(entry, values, 3).tolist() == [5, 4, 3]
+    assert evaluator((entry,))(values)["largest_0"].tolist() == [5, 4, 3]

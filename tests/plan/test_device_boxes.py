@@ -17,7 +17,7 @@ import weft as wf
 from weft.launch.stage import DeviceStage
 from weft.plan import launch_counts, launches
 from weft.plan.code import Rates
-from weft.plan.derived import for_each_box
+from weft.plan.derived import evaluator
 from weft.plan.device_boxes import (
     Work,
     counts,
@@ -191,9 +191,13 @@ def test_derived_sizes_of_all_boxes_are_those_of_each(
 ) -> None:
     entry = Derived("d", operation, Poly.var("a") * 3 + Poly.var("s"), Poly.var("b") + 1)
     left, right = np.array(boxes, np.int64).T
-    found = for_each_box(entry, {"a": left, "b": right, "s": shared}, len(boxes))
+    half = Derived("half", "floordiv", Poly.var("d") - 5, Poly.const(2))
+    evaluate = evaluator((entry, half))
+    found = evaluate({"a": left, "b": right, "s": shared})
+    of_each = [evaluate({"a": a, "b": b, "s": shared}) for a, b in boxes]
     expected = [entry.evaluate({"a": a, "b": b, "s": shared}) for a, b in boxes]
-    assert found.tolist() == expected
+    assert found["d"].tolist() == [sizes["d"] for sizes in of_each] == expected
+    assert found["half"].tolist() == [(value - 5) // 2 for value in expected]
 
 
 def test_each_kernel_takes_the_device_a_while() -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from weft.fun import nodes as fun
 from weft.plan import draft as drafts
 from weft.plan.calls import bytes_beside
-from weft.plan.derived import for_each_box
+from weft.plan.derived import evaluator
 from weft.plan.device_boxes import quickest
 from weft.plan.device_items import with_items
 from weft.plan.draft import Draft
@@ -362,12 +362,10 @@ class Scheduler(StageArrays):
 
     def _derived(self, boxes: Boxes, known: Mapping[str, Any], threads: int) -> dict[str, Any]:
         values = {**known, "threads": threads}
-        for entry in self.code.derived:
-            if entry.name == PARTS:
-                values[PARTS] = self._parts(boxes)
-            elif entry.name not in values:
-                values[entry.name] = for_each_box(entry, values, boxes.count)
-        return values
+        if any(entry.name == PARTS for entry in self.code.derived):
+            values[PARTS] = self._parts(boxes)
+        unknown = tuple([entry for entry in self.code.derived if entry.name not in values])
+        return {**values, **evaluator(unknown)(values)}
 
     def _parts(self, boxes: Boxes) -> Any:
         """Of how many such boxes the results have the bytes; 1 where boxes lie elsewhere."""
