@@ -13,6 +13,7 @@ import pytest
 from devices.harness import NAME, device
 
 import weft as wf
+from weft.launch import stage
 from weft.plan import device_boxes
 from weft.plan.halve import halve
 from weft.plan.nodes import Boxes
@@ -156,3 +157,39 @@ def test_boxes_are_alike() -> None:
     assert boxes().are_alike
     assert boxes((0, 4), (4, 8), (8, 9)).are_alike
     assert not boxes((0, 4), (4, 6), (6, 10)).are_alike
+
+
+def test_what_does_not_fit_is_not_compiled() -> None:
+    """Of the stages that are tried, and refused, those alone that the plan has in the end."""
+    device()
+    tried: list[Any] = []
+    loaded: list[Any] = []
+    code, load = stage.stage_code, stage.load
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        tried.append(code(*arguments, **named))
+        return tried[-1]
+
+    def also_counted(*arguments: Any) -> Any:
+        loaded.append(load(*arguments))
+        return loaded[-1]
+
+    def several(u: Any) -> Any:
+        rolled = wf.roll(wf.sqrt(wf.roll(u, 25_000)) * 3, 100) + u
+        near = rolled[1:-1] + rolled[:-2] + rolled[2:]
+        return wf.roll(near * 0.5, -3000) + wf.flip(near)
+
+    with (
+        wf.config(devices=[NAME], interpret_below=0, memory_limit={NAME: "64 KiB"}),
+        mock.patch.object(stage, "stage_code", counted),
+        mock.patch.object(stage, "load", also_counted),
+    ):
+        compiled = wf.jit(several)
+        stages = compiled.explain(U).plan.stages
+        of_stages = {id(one) for each in stages for one in each.codes}
+        assert len(loaded) == len(of_stages) < len({id(each) for each in tried})
+        found = compiled(U)
+        assert len(loaded) == len(of_stages)
+    rolled = np.roll(np.sqrt(np.roll(U, 25_000)) * 3, 100) + U
+    near = rolled[1:-1] + rolled[:-2] + rolled[2:]
+    np.testing.assert_allclose(found, np.roll(near * 0.5, -3000) + near[::-1], rtol=1e-13)

@@ -29,4 +29,5 @@ class _Remarked(HostCode):
         self.integers, self.derived, self.workspace = code.integers, code.derived, code.workspace
         self.kernels, self.remarks = code.kernels, (remark, *code.remarks)
         self.strided = code.strided
-        self.run, self.check = code.run, code.check
+        self.compile, self.run = code.compile, code.run  # type: ignore[method-assign]
+        self.check = code.check

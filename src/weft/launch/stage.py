@@ -50,7 +50,7 @@ from weft.plan.setting import Processor
 from weft.records import dataclass
 from weft.runtime.boxes import Table
 from weft.runtime.devices.cpu import LoadedSegment, is_cpu
-from weft.runtime.devices.protocol import FAILURE_BYTES
+from weft.runtime.devices.protocol import FAILURE_BYTES, Accelerator
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.incore import InCore, check_bounds, check_collisions, derive, strides_of
 from weft.runtime.memory import host_pool
@@ -92,7 +92,7 @@ class SegmentStage(HostCode):
     """A stage that is one compiled segment; each box takes the version that suits its sizes."""
 
     def __init__(
-        self, segment: Segment, loaded: LoadedSegment, threads: int | None = None,
+        self, segment: Segment, load: Callable[[], LoadedSegment], threads: int | None = None,
         better: _Better | None = None,
     ) -> None:  # fmt: skip
         self.segment = segment
@@ -103,9 +103,17 @@ class SegmentStage(HostCode):
         self.remarks = segment.remarks
         count = len(segment.params)
         self.within = tuple(replace(each, slot=each.slot - count) for each in segment.insets)
-        self._loaded = loaded
+        self._load = load
         self._threads = threads
         self._better = better
+
+    @property
+    def _loaded(self) -> LoadedSegment:
+        return self._load()
+
+    def compile(self) -> None:
+        """Load the segment, which compiles it where no cache has it."""
+        self._load()
 
     def run(
         self,
@@ -145,24 +153,33 @@ class DeviceStage:
     strided = False
 
     def __init__(
-        self, segment: Segment, loaded: LoadedKernels, better: _Better | None = None
-    ) -> None:
+        self, segment: Segment, device: Accelerator, load: Callable[[], LoadedKernels],
+        better: _Better | None = None,
+    ) -> None:  # fmt: skip
         self.segment = segment
         self.integers = segment.integers
         self.derived = segment.derived
-        self.kernels = tuple(f"{kernel} on {loaded.device.name}" for kernel in segment.kernels)
+        self.kernels = tuple(f"{kernel} on {device.name}" for kernel in segment.kernels)
         self.remarks = segment.remarks
-        self._loaded = loaded
         self.device: DeviceCode | None = self
-        self.name, self.slots = loaded.device.name, loaded.device.slots
-        self.limit, self.items = loaded.device.limit, loaded.device.items
-        self.together = loaded.device.together
+        self.name, self.slots, self.limit = device.name, device.slots, device.limit
+        self.items, self.together = device.items, device.together
+        self._on = device
+        self._load = load
         self._better = better
         slots = (*segment.params, *segment.results)
         self._within = [
             product(slots[inset.slot].shape) * slots[inset.slot].dtype.itemsize
             for inset in segment.insets
         ]
+
+    @property
+    def _loaded(self) -> LoadedKernels:
+        return self._load()
+
+    def compile(self) -> None:
+        """Load the segment, which compiles it where no cache has it."""
+        self._load()
 
     def run(
         self,
@@ -204,11 +221,11 @@ class DeviceStage:
 
     def takes(self, array: NDArray) -> bool:
         """Whether it copies an array as it lies, and back to there."""
-        return self._loaded.device.takes(array)
+        return self._on.takes(array)
 
     def page_locked(self, results: Sequence[int]) -> int:
         """Bytes of the host's memory that a slot's copies go through: `results` have so many."""
-        return self._loaded.device.page_locked(results)
+        return self._on.page_locked(results)
 
     def hold(
         self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
@@ -219,7 +236,7 @@ class DeviceStage:
     @property
     def rates(self) -> Rates:
         """What its time is predicted from."""
-        return self._loaded.device.rates
+        return self._on.rates
 
     def launches(self, values: Mapping[str, Any]) -> int:
         """How many kernels a box launches."""
@@ -246,7 +263,7 @@ class DeviceStage:
 
     def _on_device(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The integers of a run, with what the device is."""
-        return {**values, launches.PROCESSOR: int(self._loaded.device.is_processor)}
+        return {**values, launches.PROCESSOR: int(self._on.is_processor)}
 
 
 class InterpretedStage(HostCode):
@@ -447,16 +464,16 @@ def stage_code(
     )
     if segment.dialect == "c" and not have_compiler():
         return InterpretedStage(program)
-    loaded = load(segment, where, current)
+    loaded: Callable[[], Any] = cache(lambda: load(segment, where, current))
     better = None
     if segment.better is not None:
         version = segment.better.segment
         better = _Better(segment, segment.better, cache(lambda: load(version, where, current)))
-    if isinstance(loaded, LoadedSegment):
-        if better is None:
-            return PlainStage(segment, loaded, threads)
-        return SegmentStage(segment, loaded, threads, better)
-    return DeviceStage(segment, loaded, better)
+    if segment.dialect != "c":
+        return DeviceStage(segment, accelerator(where, current), loaded, better)
+    if better is None:
+        return PlainStage(segment, loaded, threads)
+    return SegmentStage(segment, loaded, threads, better)
 
 
 def _rates(name: str, current: Settings) -> Rates:

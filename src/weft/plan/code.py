@@ -243,6 +243,15 @@ class StageCode(Protocol):
     @property
     def strided(self) -> bool: ...
 
+    def compile(self) -> None:
+        """Make what runs it: of what is planned in the end, and not of all that is tried.
+
+        Raises
+        ------
+        CompileError
+            Where that is refused.
+        """
+
     def run(
         self,
         integers: npt.NDArray[np.int64],
@@ -271,6 +280,9 @@ class HostCode:
     remarks: tuple[str, ...] = ()
     within: tuple[Inset, ...] = ()
     strided: bool = False
+
+    def compile(self) -> None:
+        """There is nothing to be compiled, as a rule."""
 
 
 @runtime_checkable

@@ -68,12 +68,13 @@ def quickest(
     search = _Search(scheduler, device, total, unit, wanted)
     least = _fewest(scheduler, device, total)
     numbers = [*counts(total, unit, least)]
-    for count in numbers:
-        if search.tries(count) > _HOPELESS * search.seconds:
-            break
-        if search.is_hopeless:
-            search.tries(numbers[-1])  # to be told of
-            break
+    few = [count for count in numbers if count <= _FINE]
+    may_be_more = search.tries_each(few)
+    if search.best is None:  # the smallest, which others are told of: if these do not fit, none do
+        search.tries(numbers[-1])
+        may_be_more &= search.best is not None or search.last[0].extent > unit
+    if may_be_more:
+        search.tries_each(numbers[len(few) :])
     if search.idle > _IDLE:  # larger boxes may suit the processors better
         for count in search.fewer(least):
             search.tries(count)
@@ -115,6 +116,13 @@ class _Search:
     def seconds(self) -> float:
         """How long the best of them take, as predicted."""
         return math.inf if self.best is None else self.best.seconds
+
+    def tries_each(self, numbers: Sequence[int]) -> bool:
+        """Try so many boxes, the fewest first; whether even more may be quicker, or fit at all."""
+        for count in numbers:
+            if self.tries(count) > _HOPELESS * self.seconds or self.is_hopeless:
+                return False
+        return True
 
     def tries(self, count: int) -> float:
         """Try so many boxes; how long they take, so many in flight as is tried last."""

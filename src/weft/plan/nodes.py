@@ -412,6 +412,11 @@ class PlannedStage:
         return sum(self.read.values())
 
     @property
+    def codes(self) -> tuple[StageCode, ...]:
+        """What runs boxes of it: that of each device that takes some."""
+        return tuple(share.code for share in self.shares) or (self.code,)
+
+    @property
     def on_device(self) -> bool:
         """Whether a device computes boxes of it, or several take them."""
         if self.rounds is not None:

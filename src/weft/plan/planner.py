@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ from weft.plan.code import Rates
 from weft.plan.cuts import Cutter, Made
 from weft.plan.footprint import pointer_params
 from weft.plan.lengthen import lengthen
-from weft.plan.nodes import Input, Plan
+from weft.plan.nodes import Input, Plan, PlannedStage
 from weft.plan.one_by_one import PlanPart
 from weft.plan.pointers import Pointers
 from weft.plan.protocols import Sink, held_by_reads, is_source
@@ -103,6 +104,8 @@ def plan_program(
         When the program does not fit, however it is cut.
     SeveralStages
         Where one is not enough, though it was asked for.
+    CompileError
+        Where a compiler refuses the code of a stage.
     """
     plan_part: PlanPart | None = None
     if not in_one_stage:
@@ -140,6 +143,7 @@ def plan_program(
     pointers = {name: Pointers(array) for name, array in known if isinstance(array, np.ndarray)}
     cutter = Cutter(setting, small, least, constants, pointers, alone, in_one_stage)
     made, stages = _cut(program, sizes, cutter)
+    _compile(stages, threads)
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
@@ -160,6 +164,18 @@ def _cut(program: fun.Program, sizes: Mapping[str, int], cutter: Cutter) -> Made
     except MemoryLimitError as error:
         return _cut_other_forms(program, sizes, cutter, error)
     return found
+
+
+def _compile(stages: Sequence[PlannedStage], threads: int) -> None:
+    """Compile the code of stages: with so many threads, since compilers are processes."""
+    codes = {id(code): code for stage in stages for code in stage.codes}.values()
+    if len(codes) < 2 or threads < 2:
+        for code in codes:
+            code.compile()
+        return
+    with ThreadPoolExecutor(min(len(codes), threads)) as pool:
+        for done in [pool.submit(code.compile) for code in codes]:
+            done.result()
 
 
 def _with_begun_scans(

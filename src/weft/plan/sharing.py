@@ -96,6 +96,7 @@ def compiled_for(
     for processor in processors:
         try:
             scheduler = make(processor)
+            scheduler.code.compile()  # others do what it may refuse
         except (CompileError, UnsupportedError, DeviceError) as error:
             remarks.append(f"not on {processor.device}: {error.found}")
             continue
