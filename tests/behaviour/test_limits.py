@@ -143,14 +143,41 @@ def test_what_wraps_around_reads_little_besides_its_box(
 
 
 def test_chunks_that_no_box_fits_are_named(tmp_path: Path) -> None:
-    y = wf.asarray(np.zeros((4000, 1000)))[::-1] * 2
-    target = tmp_path / "y.zarr"
+    """They are compressed, and so written as a whole."""
+    zarr = pytest.importorskip("zarr")
+    x = np.random.default_rng(2).random((4000, 1000))
+    y, target = wf.asarray(x)[::-1] * 2, tmp_path / "y.zarr"
+    zarr.create_array(target, shape=x.shape, dtype="f8", chunks=(4000, 1000))
     with wf.config(memory_limit="40 MiB"):
         with pytest.raises(MemoryLimitError, match=r"of 4000 along .* \(whole") as caught:
-            wf.store(y, target, chunks=(4000, 1000))
-        assert f"(whole chunks of {target})" in str(caught.value)
+            wf.store(y, target, mode="r+")
+        assert "(whole chunks of " in str(caught.value)
         assert "try: smaller chunks=, or a memory_limit" in str(caught.value)
-        wf.store(y, target, chunks=(10, 1000))
+        wf.store(y, target, chunks=(10, 1000), mode="w")
+    np.testing.assert_array_equal(np.asarray(wf.open(target)), x[::-1] * 2)
+
+
+@pytest.mark.parametrize("chunks", [(4000, 1000), (3001, 7), (4000, 333)])
+def test_chunks_that_no_box_fits_are_put_together(chunks: tuple[int, ...], tmp_path: Path) -> None:
+    x = np.random.default_rng(2).random((4000, 1000))
+    target = tmp_path / "y.zarr"
+    with wf.config(memory_limit="40 MiB"):
+        y = wf.asarray(x)[::-1] * 2
+        plan = wf.explain(wf.store, y, target, chunks=chunks).plan
+        wf.store(y, target, chunks=chunks)
+    assert plan.stages[0].boxes.extent < chunks[0]
+    np.testing.assert_array_equal(np.asarray(wf.open(target)), x[::-1] * 2)
+
+
+@pytest.mark.parametrize("chunk", [4097, 100_000, 1_000_000])
+def test_a_scan_to_chunks_that_are_no_tiles_of_it(chunk: int, tmp_path: Path) -> None:
+    """Boxes of whole ones of both would be as long as all there is."""
+    x = np.random.default_rng(2).random(3_000_017)
+    np.save(tmp_path / "x.npy", x)
+    target = tmp_path / "y.zarr"
+    with wf.config(memory_limit="30 MiB"):
+        wf.store(wf.cumulative_sum(wf.open(tmp_path / "x.npy")), target, chunks=(chunk,))
+    np.testing.assert_allclose(np.asarray(wf.open(target)), np.cumsum(x), rtol=1e-12)
 
 
 @pytest.mark.parametrize("slots", [1, 3, 128])
@@ -354,17 +381,19 @@ def test_what_is_resumed_under_another_limit_keeps_its_chunks(tmp_path: Path) ->
 
 def test_a_refusal_names_the_cut_that_needs_least(tmp_path: Path) -> None:
     """It named the one that was tried last."""
+    zarr = pytest.importorskip("zarr")
     x = np.random.default_rng(0).random((4000, 700))
     target = tmp_path / "y.zarr"
+    zarr.create_array(target, shape=x.shape, dtype="f8", chunks=(400, 700))
     with (
         wf.config(memory_limit="25 MiB"),
         pytest.raises(MemoryLimitError, match=r"400 of 4000 along \S+ axis 0") as caught,
     ):
-        wf.store(wf.asarray(x) * 2, target, chunks=(400, 700))
+        wf.store(wf.asarray(x) * 2, target, mode="r+")
     needed = re.search(r"at least (\d+) bytes", caught.value.advice)
     assert needed is not None
     with wf.config(memory_limit=int(needed[1])):
-        wf.store(wf.asarray(x) * 2, target, chunks=(400, 700))
+        wf.store(wf.asarray(x) * 2, target, mode="r+")
     np.testing.assert_array_equal(np.asarray(wf.open(target)), x * 2)
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,14 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, SinkError
+from weft.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    InternalError,
+    ShapeError,
+    SinkError,
+)
 from weft.io.files import whole
 from weft.io.open import open_source
 from weft.io.sinks import open_sink
@@ -344,6 +352,104 @@ def test_resume(tmp_path: Path) -> None:
     sink = open_sink(path, SHAPE, "f4", chunks=CHUNKS, resume=True)
     assert sink.done(whole(SHAPE))
     sink.finish()
+
+
+# ------------------------------------------------------------ parts of chunks
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[int, tuple[int, ...], tuple[int, ...], list[int]]:
+    """An axis, the shape of chunks, bounds of boxes along the axis, and the order of these."""
+    axis = draw(st.integers(0, 2))
+    chunks = tuple(draw(st.integers(1, extent)) for extent in SHAPE)
+    inner = draw(st.sets(st.integers(1, SHAPE[axis] - 1), max_size=6))
+    bounds = (0, *sorted(inner), SHAPE[axis])
+    order = draw(st.permutations(range(len(bounds) - 1)))
+    return axis, chunks, bounds, list(order)
+
+
+@given(cuts(), st.integers(0, 3))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_parts_of_chunks_are_put_together(
+    cut: tuple[int, tuple[int, ...], tuple[int, ...], list[int]], again: int
+) -> None:
+    """In any order; some come again, as where a device fails; files appear whole alone."""
+    axis, chunks, bounds, order = cut
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.zarr"
+        sink = open_sink(path, SHAPE, "f4", chunks=chunks, resume=True)
+        for number in [*order[:again], *order]:
+            box = list(whole(SHAPE))
+            box[axis] = slice(bounds[number], bounds[number + 1])
+            sink.write(tuple(box), DATA[tuple(box)])
+            for file in Path(sink._directory).rglob("c/*"):  # type: ignore[attr-defined]
+                assert file.is_dir() or file.suffix == ".unfinished" or _is_right(file, chunks)
+        sink.finish()
+        np.testing.assert_array_equal(read_back(path), DATA)
+        assert not list(path.rglob("*.unfinished"))
+
+
+def _is_right(file: Path, chunks: tuple[int, ...]) -> bool:
+    """Whether the file of a chunk has what the array has there."""
+    *_, first, second, third = map(str, file.parts)
+    corner = [int(n) * c for n, c in zip((first, second, third), chunks, strict=True)]
+    part = DATA[tuple(slice(low, low + c) for low, c in zip(corner, chunks, strict=True))]
+    found = np.fromfile(file, "f4").reshape(chunks)
+    return np.array_equal(found[tuple(map(slice, part.shape))], part)
+
+
+def test_parts_along_another_axis_begin_anew(tmp_path: Path) -> None:
+    """As where a device failed, and another one cuts otherwise."""
+    sink = open_sink(tmp_path / "a.zarr", SHAPE, "f4", chunks=SHAPE)
+    rows = (slice(0, 5), *whole(SHAPE)[1:])
+    sink.write(rows, DATA[rows])
+    for columns in (slice(0, 100), slice(100, 250)):
+        box = (*whole(SHAPE)[:2], columns)
+        sink.write(box, DATA[box])
+    sink.finish()
+    np.testing.assert_array_equal(read_back(tmp_path / "a.zarr"), DATA)
+
+
+def test_parts_that_are_missing_are_not_published(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path / "a.zarr", SHAPE, "f4", chunks=SHAPE)
+    rows = (slice(0, 5), *whole(SHAPE)[1:])
+    sink.write(rows, DATA[rows])
+    with pytest.raises(InternalError, match="parts were not written"):
+        sink.finish()
+    sink.abort()
+    assert not list(tmp_path.iterdir())
+
+
+def test_chunks_in_place_are_replaced_when_they_are_whole(tmp_path: Path) -> None:
+    path = existing_zarr(tmp_path, compressors=None).store.root
+    sink = open_sink(path, SHAPE, "f4", mode="r+")
+    first, second = ((slice(*rows), *whole(SHAPE)[1:]) for rows in ((0, 6), (6, 9)))
+    sink.write(first, DATA[first])
+    assert (read_back(path)[:4] == DATA[:4]).all()
+    assert not read_back(path)[4:].any()
+    sink.abort()
+    assert not list(Path(path).rglob("*.unfinished"))
+    sink = open_sink(path, SHAPE, "f4", mode="r+")
+    for box in (first, second):
+        sink.write(box, DATA[box])
+    sink.finish()
+    np.testing.assert_array_equal(read_back(path), DATA)
+
+
+def test_a_resumed_run_leaves_whole_chunks_alone(tmp_path: Path) -> None:
+    """A box with parts of one that is there, and of one that is not, is computed again."""
+    path = tmp_path / "a.zarr"
+    steps = [(slice(*rows), *whole(SHAPE)[1:]) for rows in ((0, 3), (3, 6), (6, 9))]
+    sink = open_sink(path, SHAPE, "f4", chunks=CHUNKS, resume=True)
+    for box in steps[:2]:
+        sink.write(box, DATA[box])
+    sink.abort()
+    sink = open_sink(path, SHAPE, "f4", chunks=CHUNKS, resume=True)
+    assert list(map(sink.done, steps)) == [True, False, False]
+    for box in steps[1:]:
+        sink.write(box, DATA[box])
+    sink.finish()
+    np.testing.assert_array_equal(read_back(path), DATA)
 
 
 def test_resume_of_another_array(tmp_path: Path) -> None:

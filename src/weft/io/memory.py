@@ -14,7 +14,7 @@ from weft.errors import ArgumentTypeError, DTypeError, ShapeError, SinkError, So
 from weft.io.files import Array, box_shape, window
 from weft.io.held import held
 from weft.io.parts import Held, part_of_object
-from weft.plan.protocols import Box, Sink
+from weft.plan.protocols import Box, Sink, takes_parts
 
 
 class MemorySource:
@@ -198,6 +198,7 @@ class RegionSink:
         self.shape = box_shape(region)
         self.dtype = sink.dtype
         self.chunks = sink.chunks
+        self.takes_parts = takes_parts(sink)
         if sink.chunks is not None:
             for side, chunk, extent in zip(region, sink.chunks, sink.shape, strict=True):
                 if side.start % chunk or (side.stop % chunk and side.stop != extent):

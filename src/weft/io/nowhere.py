@@ -14,7 +14,7 @@ from weft.io.open import open_source
 from weft.io.parts import Held
 from weft.io.sinks import Mode, open_sink, region_box
 from weft.io.zarr_layout import CHUNK_BYTES, default_chunks
-from weft.plan.protocols import Box, Sink
+from weft.plan.protocols import Box, DecodingSource, Sink
 
 
 class Nowhere:
@@ -22,11 +22,12 @@ class Nowhere:
 
     def __init__(
         self, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...] | None = None,
-        label: str = "a target of wf.store", held: tuple[Held, ...] = (),
+        label: str = "a target of wf.store", held: tuple[Held, ...] = (), takes_parts: bool = False,
     ) -> None:  # fmt: skip
         self.shape = shape
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.chunks = chunks
+        self.takes_parts = takes_parts
         self._label = label
         self.held = held  # of what is there already
 
@@ -66,7 +67,7 @@ def new_file(
         chunks = None
     elif suffix == ".zarr" and chunks is None:
         chunks = default_chunks(shape, np.dtype(dtype).itemsize, chunk_bytes)
-    return Nowhere(shape, dtype, chunks, name)
+    return Nowhere(shape, dtype, chunks, name, takes_parts=suffix == ".zarr")
 
 
 def planned_sink(
@@ -86,5 +87,6 @@ def planned_sink(
     if region is None and mode != "r+":
         return new_file(target, shape, dtype, chunks, chunk_bytes)
     there = open_source(target)
-    whole = Nowhere(there.shape, dtype, there.chunks, there.describe(), held(there))
+    is_plain = isinstance(there, DecodingSource) and not there.decoding
+    whole = Nowhere(there.shape, dtype, there.chunks, there.describe(), held(there), is_plain)
     return whole if region is None else RegionSink(whole, region_box(region, there.shape))

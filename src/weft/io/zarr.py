@@ -13,19 +13,12 @@ import numpy as np
 
 from weft.errors import ArgumentError, SinkError, SourceError, UnsupportedError, WeftError
 from weft.io.chunk_codecs import decode
-from weft.io.files import (
-    Array,
-    Extent,
-    chunks_of,
-    extend,
-    read_box,
-    window,
-    write_box,
-)
+from weft.io.chunk_files import PARTIAL_METADATA, ChunkFilesSink
+from weft.io.files import Array, Extent, chunks_of, read_box, window
 from weft.io.mapped import unreadable
 from weft.io.memory import ObjectSink, require_match, show_box
 from weft.io.parts import Part, part_of_object
-from weft.io.publish import DraftDirectory, final_place, unwritable
+from weft.io.publish import DraftDirectory, unwritable
 from weft.io.zarr_layout import (
     METADATA,
     ChunkLayout,
@@ -35,7 +28,6 @@ from weft.io.zarr_layout import (
 )
 from weft.plan.protocols import Box, Sink, Source
 
-_PARTIAL_METADATA = "zarr.json.partial"
 _MOST_LISTED = 1000  # directories that are looked into for the names of arrays
 
 
@@ -256,74 +248,6 @@ def _has_numcodecs() -> bool:
     return find_spec("numcodecs") is not None
 
 
-class ChunkFilesSink:
-    """Chunk files written straight, each appearing whole.
-
-    In a draft directory the whole array appears at once, when it is finished. A chunk file
-    that is there counts as done: it gets its name only after its last byte.
-    """
-
-    def __init__(
-        self, name: str, directory: str, layout: ChunkLayout, draft: DraftDirectory | None
-    ) -> None:
-        self._name, self._directory, self._layout, self._draft = name, directory, layout, draft
-        self.held = (Part(directory),) if draft is None else ()
-        self.appears = "" if draft is None else final_place(draft.name)
-        self.shape = layout.shape
-        self.dtype = layout.dtype.newbyteorder("=")
-        self.chunks: tuple[int, ...] | None = layout.chunks or None
-
-    def direct(self) -> Array | None:
-        return None
-
-    def write(self, box: Box, data: Array) -> None:
-        for index, inside, here in chunks_of(box, self._layout.chunks):
-            path = os.path.join(self._directory, self._layout.name(index))
-            try:
-                self._write_chunk(path, inside, window(data, here))
-            except OSError as error:
-                raise unwritable(path, error) from error
-
-    def _write_chunk(self, path: str, inside: Box, data: Array) -> None:
-        extent = Extent(0, self._layout.chunks, self._layout.dtype)
-        unfinished = path + ".unfinished"
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        try:
-            descriptor = os.open(unfinished, flags, 0o666)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            descriptor = os.open(unfinished, flags, 0o666)
-        try:
-            extend(descriptor, extent.nbytes)
-            write_box(descriptor, extent, inside, data)
-        finally:
-            os.close(descriptor)
-        os.rename(unfinished, path)
-
-    def done(self, box: Box) -> bool:
-        if self._draft is None or not self._draft.found:
-            return False
-        names = (self._layout.name(index) for index, _, _ in chunks_of(box, self._layout.chunks))
-        return all(os.path.exists(os.path.join(self._directory, name)) for name in names)
-
-    def finish(self) -> None:
-        if self._draft is not None:
-            try:
-                write_metadata(os.path.join(self._directory, "zarr.json"), self._layout)
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self._directory, _PARTIAL_METADATA))
-            except OSError as error:
-                raise unwritable(self._name, error) from error
-            self._draft.publish()
-
-    def abort(self) -> None:
-        if self._draft is not None:
-            self._draft.discard()
-
-    def describe(self) -> str:
-        return self._name
-
-
 class CompleteSink:
     """What a finished, resumable run left: there is nothing more to write."""
 
@@ -394,7 +318,7 @@ def open_zarr_sink(
 
 def _partial_chunks(draft: DraftDirectory, layout: ChunkLayout) -> tuple[int, ...]:
     """The chunks of what an interrupted run left; those of the layout where it left nothing."""
-    path = os.path.join(draft.path, _PARTIAL_METADATA)
+    path = os.path.join(draft.path, PARTIAL_METADATA)
     with contextlib.suppress(OSError, ValueError, KeyError), open(path, encoding="utf-8") as file:
         left = tuple(json.load(file)["chunk_grid"]["configuration"]["chunk_shape"])
         return left if len(left) == len(layout.shape) else layout.chunks
@@ -403,7 +327,7 @@ def _partial_chunks(draft: DraftDirectory, layout: ChunkLayout) -> tuple[int, ..
 
 def _agree_on_partial(draft: DraftDirectory, layout: ChunkLayout) -> None:
     """Write what is being made into a partial directory, or compare with what was."""
-    marker = os.path.join(draft.path, _PARTIAL_METADATA)
+    marker = os.path.join(draft.path, PARTIAL_METADATA)
     wanted = marker + ".wanted"
     write_metadata(wanted, layout)
     if draft.found and os.path.exists(marker):

@@ -103,7 +103,7 @@ class Sink(Protocol):
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
-        """Boxes must be aligned to these extents (None: any box)."""
+        """Boxes must be aligned to these extents (None: any box); but see `PartsSink`."""
 
     def direct(self) -> npt.NDArray[Any] | None:
         """The destination as writable memory, where writing there is as good as `write`."""
@@ -121,6 +121,20 @@ class Sink(Protocol):
         """Leave nothing under the final name (resumable sinks keep completed chunks)."""
 
     def describe(self) -> str: ...
+
+
+@runtime_checkable
+class PartsSink(Protocol):
+    """A sink with chunks of which boxes may have parts, along one axis: they are put together."""
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether it is one: one that is a part of another depends on that."""
+
+
+def takes_parts(sink: Sink) -> bool:
+    """Whether boxes may have parts of a sink's chunks."""
+    return isinstance(sink, PartsSink) and sink.takes_parts
 
 
 @runtime_checkable

@@ -33,7 +33,7 @@ from weft.plan.nodes import (
     Where,
     Window,
 )
-from weft.plan.protocols import is_source
+from weft.plan.protocols import is_source, takes_parts
 from weft.plan.refusals import refusal
 from weft.plan.segment import PARTS
 from weft.plan.setting import Setting, form_in_memory
@@ -45,6 +45,12 @@ from weft.plan.work import is_contraction, work
 
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
+
+_MUCH_LONGER = 8
+"""Times a chunk, or a scan's tile, that boxes of whole ones of both are at most."""
+
+_FEW = 4 * DEPTH
+"""Of the room for them, boxes of whole chunks take one part of so many, each."""
 
 _NONE = np.zeros((0, 0), np.int64)
 
@@ -187,7 +193,10 @@ class Scheduler(StageArrays):
         return f"{statement.results[0]} {'terms' if statement.adds_up(dim) else f'axis {dim}'}"
 
     def unit(self) -> int:
-        """What box bounds are multiples of: whole indices, whole chunks of sinks."""
+        """What box bounds are multiples of: whole indices, whole chunks of sinks.
+
+        Where those have little in common, or are large, a sink may put chunks together.
+        """
         draft = self.draft
         assert draft is not None
         unit = draft.unit()
@@ -196,9 +205,20 @@ class Scheduler(StageArrays):
                 continue
             scale = int(draft.targets[self.analysis.producer[output.array]])
             for sink in self.setting.sinks.get(output.array, ()):
-                if sink is not None and sink.chunks is not None:
-                    unit = math.lcm(unit, scale * sink.chunks[output.axis])
+                if sink is None or sink.chunks is None:
+                    continue
+                chunk = scale * sink.chunks[output.axis]
+                together = math.lcm(unit, chunk)
+                is_long = together > _MUCH_LONGER * max(unit, chunk)
+                of_whole = self.analysis.bytes(output.array) * together // max(draft.total, 1)
+                if not takes_parts(sink) or not (is_long or of_whole > self._room() // _FEW):
+                    unit = together
         return min(unit, max(draft.total, 1))
+
+    def _room(self) -> int:
+        """Bytes that all boxes which are under way may take."""
+        limit = self.setting.limit - self.resident
+        return limit if self.code.device is None else min(limit, self.code.device.limit)
 
     def work(self) -> float:
         """The scalar operations of all boxes, but for what they repeat."""
