@@ -365,17 +365,10 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
         Where results go; if not given, to memory, or where that is too small, to plain files.
     """
     from weft.io.held import overlap
-    from weft.io.nowhere import Nowhere
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
-    nowhere: list[Sink | None] = [
-        Nowhere(tuple(length.value for length in node.shape), node.dtype.numpy) for node in outputs
-    ]
-
-    def into(sinks: Sequence[Sink | None]) -> Plan:
-        return by_any(lambda: plan_of(computation, walk.values, inputs, sinks, settings()))
-
+    shapes = [tuple(length.value for length in node.shape) for node in outputs]
     with _Places(computation, outputs, walk):
         if sinks is not None:
             late = [s for s in sinks if s is not None and overlap([s], inputs)]
@@ -383,11 +376,23 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
                 lambda: _plan_around(computation, walk.values, inputs, sinks, late)
             )
         if sum(map(_bytes, outputs)) > settings().limit:
-            return into(nowhere)
+            return plan_stored(computation, walk.values, inputs, shapes)
         try:
             return plan_call(computation, walk.values, inputs)
         except MemoryLimitError:
-            return into(nowhere)
+            return plan_stored(computation, walk.values, inputs, shapes)
+
+
+def plan_stored(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
+) -> Plan:  # fmt: skip
+    """The plan of a call whose results, of these shapes, went to plain files."""
+    from weft.io.nowhere import Nowhere
+
+    pairs = zip(shapes, computation.program.result_types, strict=True)
+    nowhere = [Nowhere(shape, type_.dtype.numpy) for shape, type_ in pairs]
+    return by_any(lambda: plan_of(computation, sizes, inputs, nowhere, settings()))
 
 
 def _bytes(node: Node) -> int:

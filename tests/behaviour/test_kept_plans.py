@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from weft import execute
-from weft.errors import MemoryLimitError
+from weft.errors import ArgumentTypeError, MemoryLimitError, ShapeError
 from weft.launch import boxes
 
 ROWS, COLUMNS = 6000, 300
@@ -155,3 +155,35 @@ def test_what_no_call_could_give_is_explained_as_it_would_be_stored() -> None:
         lazily = wf.explain(lambda x: x * 2, x)
         assert str(wf.explain(scaled, x)) == str(lazily)
         assert str(wf.explain(scaled, wf.asarray(x))) == str(lazily)
+
+
+def test_arrays_of_another_byte_order_are_traced_once(planned: list[Any]) -> None:
+    x = np.random.default_rng(1).random((ROWS, COLUMNS)).astype(">f4")
+    centred = wf.jit(lambda x: (x - wf.mean(x, axis=0)) * 3)
+    with wf.config(memory_limit=LIMIT):
+        centred.explain(x)
+        found = centred(x)
+    assert len(planned) == 1
+    np.testing.assert_allclose(found, expected(x), atol=1e-4)
+
+
+def test_in_containers_too_it_is_explained_as_it_would_be_stored() -> None:
+    x = np.ones((ROWS, 6 * COLUMNS), np.float32)
+    with wf.config(memory_limit=x.nbytes - 1):
+        wanted = str(wf.explain(lambda x: x * 2, x))
+        assert str(wf.explain(wf.jit(lambda x: x["x"] * 2), {"x": x})) == wanted
+        made = wf.jit(lambda n: wf.zeros((n, 6 * COLUMNS), "f4"), static_argnames="n")
+        assert "written behind" in str(wf.explain(made, ROWS))
+
+
+def test_arrays_for_results_are_explained() -> None:
+    x, out = np.ones((ROWS, COLUMNS)), np.empty((ROWS, COLUMNS))
+    scaled = wf.jit(lambda x: x * 2)
+    assert "at once" in str(scaled.explain(x, out=out))
+    with pytest.raises(ShapeError, match=r"out= of shape \(3,\)"):
+        wf.explain(scaled, x, out=np.empty(3))
+
+
+def test_a_function_without_results_is_not_explained() -> None:
+    with pytest.raises(ArgumentTypeError, match="gives no array"):
+        wf.explain(wf.jit(lambda x: (3,)), np.ones(3))

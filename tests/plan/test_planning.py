@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from plan.stages import InterpretedStage, ListedSink, ListedSource
 from plan.test_pivots import GAUSS, TRIANGLES
 
-from weft.errors import MemoryLimitError
+from weft.errors import CompileError, MemoryLimitError
 from weft.fun.builder import Names
 from weft.fun.parse import parse
 from weft.plan import cuts, partition, planner
@@ -101,3 +105,43 @@ def test_names_go_on_from_where_they_were_copied() -> None:
     copy = names.copy()
     assert (names.fresh("a"), names.fresh("b")) == ("a_1", "b_1")
     assert (copy.fresh("a"), copy.fresh("b")) == ("a_1", "b_1")
+
+
+class _Code:
+    """Code that others see compiled."""
+
+    def __init__(self, compiled: list[Any], begin: Any = None) -> None:
+        self.compiled, self.begin = compiled, begin
+
+    def compile(self) -> None:
+        if self.begin is not None:
+            self.begin()
+        self.compiled.append(self)
+
+
+def _stages(codes: list[_Code]) -> Any:
+    return [SimpleNamespace(codes=(code,)) for code in codes]
+
+
+def test_nobody_waits_for_compilers_once_one_has_failed() -> None:
+    compiled: list[Any] = []
+    others_wait = threading.Event()
+
+    def refuse() -> None:
+        raise CompileError("refused")
+
+    codes = [_Code(compiled, refuse), *(_Code(compiled, others_wait.wait) for _ in range(9))]
+    with pytest.raises(CompileError):
+        planner._compile(_stages(codes), 2)
+    others_wait.set()
+    assert len(compiled) <= 2  # of those that were begun
+
+
+def test_stages_are_compiled_once_each_where_there_are_no_new_threads() -> None:
+    """As while Python ends."""
+    compiled: list[Any] = []
+    codes = [_Code(compiled) for _ in range(3)]
+    refused = mock.patch.object(ThreadPoolExecutor, "submit", side_effect=RuntimeError)
+    with refused:
+        planner._compile(_stages([*codes, codes[0]]), 2)
+    assert compiled == codes

@@ -96,7 +96,7 @@ class Jitted:
         if not kwargs and not self.static:
             key = []
             for value in args:
-                if type(value) is np.ndarray:
+                if type(value) is np.ndarray and value.dtype.isnative:
                     if value.ndim > 1 and order_of_rows(value) is not None:
                         break
                     key.append((value.shape, value.dtype))
@@ -344,10 +344,10 @@ class Jitted:
 
         return Lowered(self.trace(*args, **kwargs))
 
-    def plan_call(self, *args: Any, **kwargs: Any) -> Any:
-        """What a call would do; None where it is lazy, or its results take more memory than is.
+    def plan_call(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """What a call would do, which does not plan again; None where it is lazy. Nothing runs.
 
-        Nothing runs. It is the plan that the call follows, which is not made again for it.
+        Where results take more memory than there is, they are planned as they would be stored.
         """
         leaves, structure, static = self._flat(args, kwargs)
         leaves = [as_data(leaf) for leaf in leaves]
@@ -357,13 +357,22 @@ class Jitted:
         leaves, orders = row_by_row(leaves)
         key = (structure, static, orders, *map(exact_key, leaves))
         ready = self._exact.get(key) or self._remember(key, leaves, structure, static, orders)
-        computation = ready.variant.computation
+        computation, inputs = ready.variant.computation, ready.inputs(leaves)
+        given = destinations(out, ready.variant)
+        if given is not None:
+            ready.check_shapes(given)
+            return execute.plan_of_call(computation, ready.sizes, inputs, given)
         if not computation.results:
-            return None
+            raise ArgumentTypeError(
+                "a function that gives no array", "one whose result is an array",
+                place=user_place(),
+            )  # fmt: skip
         try:
-            return execute.plan_call(computation, ready.sizes, ready.inputs(leaves))
+            return execute.plan_call(computation, ready.sizes, inputs)
         except MemoryLimitError:
-            return None
+            if computation.parted is not None:
+                raise
+            return execute.plan_stored(computation, ready.sizes, inputs, ready.shapes())
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
         """The plan that a call would follow, as `weft.explain` gives it.

@@ -108,7 +108,7 @@ class Ready:
         inputs = self.inputs(arguments)
         variant = self.variant
         if out is not None:
-            self._check_shapes(out)
+            self.check_shapes(out)
         values = None if out is not None or self.direct is None else self.direct.call(inputs)
         if values is None:
             values = launch(variant.computation, self.sizes, inputs, out)
@@ -163,17 +163,22 @@ class Ready:
             inputs[place] = np.asarray(arguments[number], dtype)
         return inputs
 
-    def _check_shapes(self, out: list[Any]) -> None:
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Those of the results."""
         program = self.variant.computation.program
         known = dict(self.sizes)
         for entry in program.derived:
             known[entry.name] = entry.evaluate(known)
-        for array, type_ in zip(out, program.result_types, strict=True):
-            if array is None:
-                continue
-            extents_ = type_.shape if isinstance(type_, fun.Array) else ()
-            shape = tuple(extent.evaluate(known) for extent in extents_)
-            if array.shape != shape:
+        return [
+            tuple(extent.evaluate(known) for extent in type_.shape)
+            if isinstance(type_, fun.Array) else ()
+            for type_ in program.result_types
+        ]  # fmt: skip
+
+    def check_shapes(self, out: list[Any]) -> None:
+        """Refuse arrays of other shapes than the results have."""
+        for array, shape in zip(out, self.shapes(), strict=True):
+            if array is not None and array.shape != shape:
                 raise ShapeError(
                     f"out= of shape {array.shape}", f"shape {shape}", place=user_place()
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -168,14 +169,19 @@ def _cut(program: fun.Program, sizes: Mapping[str, int], cutter: Cutter) -> Made
 
 def _compile(stages: Sequence[PlannedStage], threads: int) -> None:
     """Compile the code of stages: with so many threads, since compilers are processes."""
-    codes = {id(code): code for stage in stages for code in stage.codes}.values()
-    if len(codes) < 2 or threads < 2:
-        for code in codes:
-            code.compile()
-        return
-    with ThreadPoolExecutor(min(len(codes), threads)) as pool:
-        for done in [pool.submit(code.compile) for code in codes]:
-            done.result()
+    codes = list({id(code): code for stage in stages for code in stage.codes}.values())
+    if len(codes) > 1 and threads > 1:
+        pool = ThreadPoolExecutor(min(len(codes), threads))
+        waiting = []
+        try:
+            with suppress(RuntimeError):  # there are no new threads while Python ends
+                waiting += [pool.submit(code.compile) for code in codes]
+            for done in waiting:
+                done.result()
+        finally:  # where one fails, or is interrupted, nobody waits for the others
+            pool.shutdown(wait=False, cancel_futures=True)
+    for code in codes:
+        code.compile()
 
 
 def _with_begun_scans(
