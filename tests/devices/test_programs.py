@@ -547,3 +547,49 @@ def test_a_product_of_matrices_goes_in_tiles_of_rows_and_columns() -> None:
     assert 0 < on.statistics.peak_bytes <= cap
     assert "tiles of" in text
     assert on.statistics.bytes_in - before < 20 * (a.nbytes + b.nbytes)
+
+
+def test_a_stage_that_is_not_cut_says_what_it_does_on_a_device() -> None:
+    on, x = device(), np.random.default_rng(3).random(10_007)
+    total = wf.jit(lambda x: (x * 2).sum())
+    with wf.config(devices=[on.name]):
+        told = wf.explain(total, x)
+        (stage,) = told.plan.stages
+        before = replace(on.statistics)
+        np.testing.assert_allclose(total(x), 2 * x.sum())
+    assert stage.boxes.count == 1
+    assert stage.copied == (x.nbytes, 8)
+    assert 0 <= on.statistics.bytes_in - before.bytes_in - x.nbytes <= FAILURE_BYTES
+    assert on.statistics.launches - before.launches == stage.launches
+    assert f"one box on {on.name} (" in str(told)
+    assert "copying 78.2 KiB there and 8 B back" in str(told)
+    assert f"a box launches {stage.launches} of these kernels" in str(told)
+    assert "takes roughly" in str(told)
+
+
+def test_boxes_say_what_they_give() -> None:
+    on, x = device(), np.random.default_rng(3).random((100, 70))
+    with wf.config(devices=[on.name], memory_limit={on.name: 16 << 10}):
+        told = wf.explain(wf.jit(lambda x: x * 2), x)
+    (stage,) = told.plan.stages
+    most = stage.boxes.extent * 70 * 8
+    assert re.search(rf"part of t_\d+: up to {stage.boxes.extent} along axis 0 \(", str(told))
+    assert stage.output_bytes == (most,)
+
+
+def test_what_a_library_does_is_said_to_run_on_the_cpu() -> None:
+    on, x = device(), np.random.default_rng(3).random((90, 90))
+    with wf.config(devices=[on.name]):
+        assert "runs on the cpu: it is a call of the host's library" in str(
+            wf.explain(wf.jit(lambda x: wf.sort(x, axis=0)), x)
+        )
+    assert "runs on the cpu" not in str(wf.explain(wf.jit(lambda x: wf.sort(x, axis=0)), x))
+
+
+def test_why_no_boxes_fit_is_said_where_the_cpu_runs_the_whole() -> None:
+    """Not that it cannot be cut, which it can."""
+    on, x = device(), np.random.default_rng(3).random(100_003)
+    with wf.config(devices=[on.name], memory_limit={on.name: 600 << 10}):
+        told = str(wf.explain(wf.jit(wf.cumulative_sum), x))
+    assert "its smallest boxes, 65536 of 100003 along" in told
+    assert "cannot be cut" not in told

@@ -450,11 +450,14 @@ def stage_code(
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
     if calls or where == INTERPRETER:
         host = threads or host_threads(current)
-        if (stage := CallStage.of(program, host)) is not None:
-            return stage
-        if where == INTERPRETER or not have_compiler():
-            return InterpretedStage(program)
-        return StepsStage(program, named, current, host)
+        stage: CallStage | InterpretedStage | StepsStage | None = CallStage.of(program, host)
+        if stage is None and (where == INTERPRETER or not have_compiler()):
+            stage = InterpretedStage(program)
+        if stage is None:
+            stage = StepsStage(program, named, current, host)
+        if calls and where != INTERPRETER and not is_cpu(where):
+            stage.remarks = (*stage.remarks, "runs on the cpu: it is a call of the host's library")
+        return stage
     if "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
     if is_cpu(where):

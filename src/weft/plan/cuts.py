@@ -96,7 +96,7 @@ class Cutter:
         along_rows = _along_rows(form, program)
         refused: set[Choice] = set(along_rows)
         apart: set[int] = set()
-        whole: set[int] = set()
+        whole: dict[int, MemoryLimitError] = {}  # and why no boxes of it fit
         alone_in_rounds: set[int] = set()
         # Each block of rounds gives the next a whole array: two, which do not fit, or there were
         # none.
@@ -115,13 +115,13 @@ class Cutter:
             analysis.begin_again()
             small_work = SMALL_WORK if setting.processors else math.inf
             preferences = Preferences(
-                self.small, self.addressable, refused, apart, small_work, whole, self.decoded,
-                setting.on_device, alone_in_rounds, len(setting.processors),
+                self.small, self.addressable, refused, apart, small_work, whole.keys(),
+                self.decoded, setting.on_device, alone_in_rounds, len(setting.processors),
             )  # fmt: skip
             groups = partition(analysis, preferences, tried)
             if self.in_one_stage and len(groups) > 1:
                 raise SeveralStages
-            made = Maker(analysis, groups, setting, self.constants, spill, phases)
+            made = Maker(analysis, groups, setting, self.constants, spill, phases, whole)
             try:
                 return made, made.stages()
             except DoesNotFit as failure:
@@ -137,7 +137,7 @@ class Cutter:
                     # What files do not help needs no flanks.
                     return self.cut(form, leaning=False, one_by_one=one_by_one)
                 if setting.apart is not None and failure.group.draft is not None:
-                    whole.update(failure.group.targets)
+                    whole.update(dict.fromkeys(failure.group.targets, error))
                     continue
                 if spill:
                     inside = _read_inside(analysis, failure.group)

@@ -163,7 +163,7 @@ class _Search:
             return
         self.best = replace(
             planned, seconds=predicted, serial_seconds=alone,
-            copied=(work.bytes_in, work.bytes_out),
+            copied=(work.bytes_in, work.bytes_out), launches=work.launches,
         )  # fmt: skip
         beside = alone - computing(work, rates)
         self.gain = min(_GAIN * predicted, _GAIN_BESIDE * beside)
@@ -199,6 +199,18 @@ def in_fewer_slots(scheduler: Scheduler, refusal: MemoryLimitError) -> PlannedSt
         except MemoryLimitError as error:
             refusal = error
     raise refusal
+
+
+def as_one_box(
+    scheduler: Scheduler, device: DeviceCode, planned: PlannedStage
+) -> PlannedStage:
+    """A stage that is not cut, with what it copies and how long it takes on a device."""
+    work = work_of(scheduler, device, planned.boxes)
+    predicted = seconds(work, device.rates, 1)
+    return replace(
+        planned, seconds=predicted, serial_seconds=predicted,
+        copied=(work.bytes_in, work.bytes_out), launches=work.launches,
+    )  # fmt: skip
 
 
 def extent_of(total: int, unit: int, count: int, across: bool = False) -> int:
@@ -288,7 +300,8 @@ def work_of(scheduler: Scheduler, device: DeviceCode, boxes: Boxes) -> Work:
     """What the boxes of a stage ask of a device."""
     values = scheduler.values(boxes)
     operations = operations_of(scheduler, device.rates)
-    if not any(output.more for output in scheduler.stage.outputs):  # tiles compute nothing twice
+    in_tiles = any(output.more for output in scheduler.stage.outputs)  # which do nothing twice
+    if scheduler.draft is not None and not in_tiles:
         operations *= overlap(scheduler, boxes.extent)
         if _in_lines(scheduler):
             operations *= boxes.count * lines(boxes.extent) / lines(boxes.total)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class Explanation:
     seconds : float
         How long it takes, predicted: a matter of factors, without what compilers take.
     kernels : tuple of str
-        Every compiled kernel, one line each, in the order in which they run.
+        Every compiled kernel, one line each, in the order in which they run. Of those on a device
+        that do the same, a box launches what suits its sizes.
     passes : dict of str to float
         For each input, how often it is read in full.
     """
@@ -183,11 +185,18 @@ def _stages(plan: Plan) -> Iterator[Line]:
         for name in stage.loads:
             yield Line(2, f"reads {name} whole: {size_text(plan.values[name].bytes)}")
         yield from _windows(plan, stage)
+        yield from _parts(plan, stage)
+        if 0 < stage.launches < len(stage.kernels):
+            yield Line(2, f"{_of_these(stage.launches)}, as its sizes suit")
         for kernel in stage.kernels:
             yield Line(2, f"kernel {kernel}")
         for remark in stage.remarks:
             yield Line(2, remark)
         yield from _given(plan, stage)
+
+
+def _of_these(launches: int) -> str:
+    return f"a box launches {launches} of these kernels"
 
 
 def _given(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
@@ -231,8 +240,8 @@ def _boxes(stage: PlannedStage) -> str:
     boxes = stage.boxes
     moved = f"reads {size_text(stage.bytes_read)}, writes {size_text(stage.bytes_written)}"
     if boxes.count == 1:
-        where = "" if stage.code.device is None else f" on {stage.code.device.name}"
-        return f"one box{where}; {moved}"
+        device = stage.code.device
+        return f"one box{'' if device is None else _on_device(stage, device)}; {moved}"
     if stage.tiles is not None and stage.shares:
         shape = " x ".join(map(str, stage.tiles.shape))
         pairs = zip(stage.stage.windows, stage.tiles.parts, strict=True)
@@ -252,17 +261,18 @@ def _boxes(stage: PlannedStage) -> str:
             flight = f"smaller towards the end, {flight}"
         return f"{boxes.count} boxes of up to {boxes.extent} along {boxes.unit}, {flight}; {moved}"
     if stage.code.device is not None:
-        into, out = map(size_text, stage.copied)
-        flight = f"{_on_device(stage, stage.code.device)}, copying {into} there and {out} back"
+        flight = f"{stage.slots} at once{_on_device(stage, stage.code.device)}"
     of = "of" if boxes.are_alike else "of up to"
     return f"{boxes.count} boxes {of} {boxes.extent} along {boxes.unit}, {flight}; {moved}"
 
 
 def _on_device(stage: PlannedStage, device: DeviceCode) -> str:
-    return (
-        f"{stage.slots} at once on {device.name} "
-        f"({size_text(stage.device_bytes)} of {size_text(device.limit)} there)"
-    )
+    """Where boxes are computed, what they take there, and what they copy."""
+    text = f" on {device.name} ({size_text(stage.device_bytes)} of {size_text(device.limit)} there)"
+    if stage.tiles is not None:
+        return text
+    into, out = map(size_text, stage.copied)
+    return f"{text}, copying {into} there and {out} back"
 
 
 def _tiles(stage: PlannedStage, tiles: Tiles) -> str:
@@ -270,7 +280,7 @@ def _tiles(stage: PlannedStage, tiles: Tiles) -> str:
     device = stage.code.device
     assert device is not None
     shape = " x ".join(map(str, tiles.shape))
-    text = f"{stage.boxes.count} tiles of {shape}, {_on_device(stage, device)}"
+    text = f"{stage.boxes.count} tiles of {shape}, {stage.slots} at once{_on_device(stage, device)}"
     text += f"; neighbours follow along axis {tiles.order[-1]}"
     windows = zip(stage.stage.windows, tiles.stays, strict=True)
     stay = [window.name for window, same in windows if same is not None]
@@ -332,14 +342,29 @@ def _windows(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
             lies = "in its scratch file" if window.array in spilled else _WHERE[where]
             yield Line(2, f"window of {window.array}: whole, {lies}")
             continue
-        values = stage.boxes.values
-        parts = " and ".join(
-            f"{int(np.max(values[upper] - values[lower], initial=0))} along axis {axis}"
-            for axis, lower, upper in window.cuts
-        )
+        parts = _parts_text(stage.boxes.values, window.cuts)
         yield Line(
             2, f"window of {window.array}: up to {parts} ({size_text(most)}), {_WHERE[where]}"
         )
+
+
+def _parts(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
+    """What a box gives of each result that boxes have parts of."""
+    if stage.boxes.count < 2:
+        return
+    values = stage.boxes.values
+    for output, most in zip(stage.stage.outputs, stage.output_bytes, strict=True):
+        if output.array and output.cuts:
+            parts = _parts_text(values, output.cuts)
+            yield Line(2, f"part of {output.array}: up to {parts} ({size_text(most)})")
+
+
+def _parts_text(values: Mapping[str, Any], cuts: Sequence[tuple[int, str, str]]) -> str:
+    """The most that any box has along each axis."""
+    return " and ".join(
+        f"{int(np.max(values[upper] - values[lower], initial=0))} along axis {axis}"
+        for axis, lower, upper in cuts
+    )
 
 
 def _results(plan: Plan) -> Iterator[Line]:

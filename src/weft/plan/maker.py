@@ -46,8 +46,13 @@ class Maker:
     def __init__(
         self, analysis: Analysis, groups: list[Group], setting: Setting,
         constants: dict[str, Any], spill: bool, phases: Mapping[str, PhaseChoice],
+        whole: Mapping[int, MemoryLimitError],
     ) -> None:  # fmt: skip
-        """`spill`: what one stage gives to others is in scratch files, where it is large."""
+        """`spill`: what one stage gives to others is in scratch files, where it is large.
+
+        `whole`: statements that are not cut, since no boxes of them fit, as these errors say.
+        """
+        self.whole = whole
         self.spill = spill
         self.phases = phases
         self.analysis = analysis
@@ -221,7 +226,8 @@ class Maker:
                     raise
                 if any(is_driven(self.analysis.statements[p].original) for p in group.resident):
                     raise  # its rounds may go there one by one
-                alone = scheduler(replace(one, compile=self.setting.apart(error), rates=None))
+                reason = next((self.whole[p] for p in group.resident if p in self.whole), error)
+                alone = scheduler(replace(one, compile=self.setting.apart(reason), rates=None))
                 stage = alone.schedule()
         assert stage is not None
         if stage.code.device is None:

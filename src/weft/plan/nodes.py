@@ -324,6 +324,8 @@ class PlannedStage:
         What they take of its memory, together.
     copied : (int, int)
         Bytes that boxes along one axis copy to a device, and from it.
+    launches : int
+        Of a box on a device: of its kernels those that suit its sizes.
     seconds : float
         How long it takes, predicted.
     serial_seconds : float
@@ -394,6 +396,7 @@ class PlannedStage:
     slots: int = 1
     device_bytes: int = 0
     copied: tuple[int, int] = (0, 0)
+    launches: int = 0
     shares: tuple[Share, ...] = ()
     unit: int = 1
     least: int = 1

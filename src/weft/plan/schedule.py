@@ -19,7 +19,7 @@ from weft.fun import nodes as fun
 from weft.plan import draft as drafts
 from weft.plan.calls import bytes_beside
 from weft.plan.derived import evaluator
-from weft.plan.device_boxes import quickest
+from weft.plan.device_boxes import as_one_box, quickest
 from weft.plan.device_items import with_items
 from weft.plan.draft import Draft
 from weft.plan.extents import MOST_OVERLAP, least_extent, overlap, useful_extent
@@ -91,7 +91,8 @@ class Scheduler(StageArrays):
             fixed = {name: np.array([value]) for name, value in self.windowed.fixed.items()}
             nothing = np.array([0]), np.array([0])
             one = Boxes(1, fixed, (nothing,) * len(self.stage.outputs))
-            return self._fitting(one, lambda: None)
+            planned, device = self._fitting(one, lambda: None), self.code.device
+            return planned if device is None else as_one_box(self, device, planned)
         total, unit = self.draft.total, self.unit()
         least = least_extent(total, unit)
         if self.resident > self.setting.limit:  # no boxes help, and the smallest are many
@@ -222,16 +223,17 @@ class Scheduler(StageArrays):
 
     def work(self) -> float:
         """The scalar operations of all boxes, but for what they repeat."""
-        draft = self.draft
-        assert draft is not None
-        sizes = self.analysis.sizes
+        draft, sizes = self.draft, {**self.analysis.sizes, **self.windowed.fixed}
+        if draft is None:
+            return sum(work(let, sizes) for let in self.program.body.statements)
         return sum(work(draft.statement(position).let, sizes) for position in draft.members)
 
     def contracts(self) -> bool:
         """Whether all that boxes have parts of are contractions."""
         draft = self.draft
-        assert draft is not None
-        return all(is_contraction(draft.statement(position).let) for position in draft.targets)
+        return draft is not None and all(
+            is_contraction(draft.statement(position).let) for position in draft.targets
+        )
 
     def cuts_rows(self) -> bool:
         """Whether boxes have parts of rows: neighbours in memory, of which a device does many."""

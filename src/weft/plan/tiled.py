@@ -172,5 +172,5 @@ def _planned(scheduler: Scheduler, boxes: Boxes, shape: Shape, tiles: Tiles) -> 
             read[window.array] += total
     return replace(
         planned, read=read, device_bytes=on_device, seconds=shape.seconds(device.rates),
-        tiles=replace(tiles, bytes_in=copied_in),
+        launches=device.launches(values), tiles=replace(tiles, bytes_in=copied_in),
     )  # fmt: skip

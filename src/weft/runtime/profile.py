@@ -118,13 +118,14 @@ class Profile:
         if not totals:
             return lines[0]
         width = max(len(name) for _, name in totals)
+        queues = max(10, *(len(queue) for queue, _ in totals))
         order = {queue: row for row, queue in enumerate(self._queues())}
         for (queue, name), total in sorted(
             totals.items(), key=lambda item: (order[item[0][0]], -item[1].seconds)
         ):
             rate = f"{total.bytes / total.seconds / 2**30:8.2f} GiB/s" if total.seconds else ""
             lines.append(
-                f"  {queue:<10} {name:<{width}} {total.count:>6} x {total.seconds:9.4f} s "
+                f"  {queue:<{queues}} {name:<{width}} {total.count:>6} x {total.seconds:9.4f} s "
                 f"{100 * total.seconds / max(seconds, 1e-12):5.1f}% "
                 f"{format_bytes(total.bytes):>9} {rate}".rstrip()
             )
