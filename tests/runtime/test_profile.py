@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +98,7 @@ def test_summary() -> None:
     assert lines[-1].endswith("(overlap 1.29)")  # 2 s and 2.5 s, within 3.5 s
     assert made().overlap == pytest.approx(4.5 / 3.5)
     named = made()
-    named.events.append(replace(named.events[0], queue="opencl:0.0 compute"))
+    named.events.append(named.events[0]._replace(queue="opencl:0.0 compute"))
     *rows, _ = named.summary().splitlines()[1:]
     assert len({row.index(" x ") for row in rows}) == 1
     assert Profile().summary().endswith("0 events")
