@@ -218,15 +218,7 @@ def plan_of_call(
     out: Sequence[NDArray | None],
 ) -> Plan | AtOnce:
     """What a call would do that has arrays for some of its results: at once where that fits."""
-    current = settings()
-    arrays = addressable(computation, inputs)
-    if arrays is not None and target(current) == CPU and len(current.devices) == 1:
-        from weft.launch.at_once import at_once
-
-        found = at_once(computation, sizes, arrays, out, current)
-        if found is not None:
-            return found
-    return plan_call(computation, sizes, inputs, out)
+    return _at_once(computation, sizes, inputs, out) or plan_call(computation, sizes, inputs, out)
 
 
 def plan_call(
@@ -234,9 +226,37 @@ def plan_call(
     sizes: Mapping[str, int],
     inputs: Sequence[Any],
     out: Sequence[NDArray | None] | None = None,
-) -> Plan:
-    """The plan that a call on arrays in memory would follow, with what it transfers packed."""
-    return by_any(lambda: _plan_call(computation, sizes, inputs, out))
+) -> Plan | AtOnce:
+    """The plan that a call on arrays in memory would follow, with what it transfers packed.
+
+    Where there is no memory for boxes, which more is needed for, what it does at once.
+    """
+    try:
+        return by_any(lambda: _plan_call(computation, sizes, inputs, out))
+    except MemoryLimitError:
+        if computation.parted is not None:
+            raise
+        given = [None] * len(computation.results) if out is None else out
+        found = _at_once(computation, sizes, inputs, given)
+        if found is None:
+            raise
+        return found
+
+
+def _at_once(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    out: Sequence[NDArray | None],
+) -> AtOnce | None:
+    """What a call does at once, on the CPU, where that fits."""
+    current = settings()
+    arrays = addressable(computation, inputs)
+    if arrays is None or target(current) != CPU or len(current.devices) > 1:
+        return None
+    from weft.launch.at_once import at_once
+
+    return at_once(computation, sizes, arrays, out, current)
 
 
 def _plan_call(
@@ -355,7 +375,9 @@ def _plan_around(
             raise error from None
 
 
-def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = None) -> Plan:
+def plan_nodes(
+    outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = None
+) -> Plan | AtOnce:
     """The plan that computing nodes would follow; nothing runs.
 
     Parameters

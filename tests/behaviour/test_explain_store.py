@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.errors import ShapeError
+from weft.errors import ArgumentTypeError, ShapeError
 from weft.runtime import executor
 
 
@@ -82,3 +82,12 @@ def test_what_cannot_be_stored_is_refused(x: wf.Array) -> None:
         wf.explain(wf.store, x, np.zeros(3))
     with pytest.raises(TypeError):
         wf.explain(wf.store, x)
+
+
+@pytest.mark.parametrize("source", ["x.npy", Path("x.npy")])
+@pytest.mark.parametrize("store", [wf.store, lambda *given: wf.explain(wf.store, *given)])
+def test_a_path_is_not_what_is_stored(source: Any, store: Any) -> None:
+    """Arguments the other way round."""
+    with pytest.raises(ArgumentTypeError, match="'x.npy' as what is stored") as refused:
+        store(source, np.ones(3))
+    assert "wf.store(array, path)" in str(refused.value)

@@ -187,3 +187,19 @@ def test_arrays_for_results_are_explained() -> None:
 def test_a_function_without_results_is_not_explained() -> None:
     with pytest.raises(ArgumentTypeError, match="gives no array"):
         wf.explain(wf.jit(lambda x: (3,)), np.ones(3))
+
+
+def test_what_runs_at_once_without_memory_for_boxes_is_explained() -> None:
+    """Boxes need memory for more than arrays."""
+    x = np.random.default_rng(1).random(100_003)
+    scaled = wf.jit(lambda x: x * 2 + 1)
+    with wf.config(memory_limit="1 MiB", interpret_below=0):
+        for told in (scaled.explain(x), wf.explain(wf.asarray(x) * 2 + 1)):
+            assert "in core, at once" in str(told)
+            assert told.peak_bytes <= 1 << 20
+        np.testing.assert_array_equal(scaled(x), x * 2 + 1)
+    with wf.config(memory_limit="100 KiB", interpret_below=0):
+        with pytest.raises(MemoryLimitError):
+            scaled.explain(x)
+        with pytest.raises(MemoryLimitError):
+            scaled(x)

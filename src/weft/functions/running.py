@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from operator import index
@@ -18,6 +19,7 @@ from weft.frontend.graph import Node
 
 if TYPE_CHECKING:
     from weft.io.sinks import Mode
+    from weft.plan.at_once import AtOnce
     from weft.plan.explain import Explanation
     from weft.plan.nodes import Plan
     from weft.plan.protocols import Sink
@@ -137,6 +139,12 @@ def _opened(
     given = [sources] if one else list(sources)
     places = [targets] if one else _matching(targets, len(given), "targets")
     parts = [regions] if one else _matching_regions(regions, len(given))
+    for source in given:
+        if isinstance(source, str | os.PathLike):
+            raise ArgumentTypeError(
+                f"{os.fspath(source)!r} as what is stored", "an array, and a path after it",
+                "wf.store(array, path); wf.open(path) for an array in a file", place=user_place(),
+            )  # fmt: skip
     arrays = [source if isinstance(source, Array) else asarray(source) for source in given]
     extents = _chunks(chunks, [array.ndim for array in arrays])
     current = settings()
@@ -257,7 +265,7 @@ def _require_arrays(others: tuple[Any, ...], named: dict[str, Any]) -> None:
 def _plan_store(
     sources: Any, targets: Any, *, regions: Any = None, chunks: tuple[int, ...] | None = None,
     mode: Mode = "x", resume: builtins.bool = False, progress: Any = None,
-) -> Plan:  # fmt: skip
+) -> Plan | AtOnce:  # fmt: skip
     """The plan that `store` of the same arguments would follow."""
     from weft.io.nowhere import planned_sink
 
