@@ -185,18 +185,14 @@ def _stages(plan: Plan) -> Iterator[Line]:
         for name in stage.loads:
             yield Line(2, f"reads {name} whole: {size_text(plan.values[name].bytes)}")
         yield from _windows(plan, stage)
-        yield from _parts(plan, stage)
+        yield from _parts(stage)
         if 0 < stage.launches < len(stage.kernels):
-            yield Line(2, f"{_of_these(stage.launches)}, as its sizes suit")
+            yield Line(2, f"a box launches {stage.launches} of these kernels, as its sizes suit")
         for kernel in stage.kernels:
             yield Line(2, f"kernel {kernel}")
         for remark in stage.remarks:
             yield Line(2, remark)
         yield from _given(plan, stage)
-
-
-def _of_these(launches: int) -> str:
-    return f"a box launches {launches} of these kernels"
 
 
 def _given(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
@@ -348,7 +344,7 @@ def _windows(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
         )
 
 
-def _parts(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
+def _parts(stage: PlannedStage) -> Iterator[Line]:
     """What a box gives of each result that boxes have parts of."""
     if stage.boxes.count < 2:
         return

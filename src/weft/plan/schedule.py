@@ -49,8 +49,8 @@ DEPTH = 3
 _MUCH_LONGER = 8
 """Times a chunk, or a scan's tile, that boxes of whole ones of both are at most."""
 
-_FEW = 4 * DEPTH
-"""Of the room for them, boxes of whole chunks take one part of so many, each."""
+_FEW = 2 * DEPTH
+"""Of the room for them, boxes of whole chunks take one part of so many: each reads as much."""
 
 _NONE = np.zeros((0, 0), np.int64)
 
