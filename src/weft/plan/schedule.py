@@ -49,9 +49,6 @@ DEPTH = 3
 _MUCH_LONGER = 8
 """Times a chunk, or a scan's tile, that boxes of whole ones of both are at most."""
 
-_FEW = 2 * DEPTH
-"""Of the room for them, boxes of whole chunks take one part of so many: each reads as much."""
-
 _NONE = np.zeros((0, 0), np.int64)
 
 
@@ -70,6 +67,7 @@ class Scheduler(StageArrays):
         self.threads = setting.threads  # that compute a box
         # Boxes, threads, and what `values` has found for them: they are asked about several times.
         self._known: tuple[Boxes, int, dict[str, Any]] | None = None
+        self._unit: int | None = None
         self.code = setting.compile(self.program, self._layouts(), self._private())
         self.within = {inset.slot for inset in self.code.within}
         self.strided = self.code.strided
@@ -196,8 +194,14 @@ class Scheduler(StageArrays):
     def unit(self) -> int:
         """What box bounds are multiples of: whole indices, whole chunks of sinks.
 
-        Where those have little in common, or are large, a sink may put chunks together.
+        Where those have little in common, or are too large, a sink may put chunks together. (Whole
+        ones are quicker.)
         """
+        if self._unit is None:
+            self._unit = self._whole_unit()
+        return self._unit
+
+    def _whole_unit(self) -> int:
         draft = self.draft
         assert draft is not None
         unit = draft.unit()
@@ -211,15 +215,15 @@ class Scheduler(StageArrays):
                 chunk = scale * sink.chunks[output.axis]
                 together = math.lcm(unit, chunk)
                 is_long = together > _MUCH_LONGER * max(unit, chunk)
-                of_whole = self.analysis.bytes(output.array) * together // max(draft.total, 1)
-                if not takes_parts(sink) or not (is_long or of_whole > self._room() // _FEW):
+                if not takes_parts(sink) or not (is_long or self._is_too_large(together)):
                     unit = together
         return min(unit, max(draft.total, 1))
 
-    def _room(self) -> int:
-        """Bytes that all boxes which are under way may take."""
-        limit = self.setting.limit - self.resident
-        return limit if self.code.device is None else min(limit, self.code.device.limit)
+    def _is_too_large(self, extent: int) -> bool:
+        """Whether the first box of so many coordinates does not fit."""
+        assert self.draft is not None
+        first = self.boxes_between(np.array([0]), np.array([min(extent, self.draft.total)]))
+        return not self.fits(self.with_depth(first, 1, 1, is_tried=True))
 
     def work(self) -> float:
         """The scalar operations of all boxes, but for what they repeat."""
