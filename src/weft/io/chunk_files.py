@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from dataclasses import field
+from typing import TypeAlias
 
 from weft.errors import InternalError
 from weft.io.files import Array, Extent, chunks_of, extend, window, write_box
@@ -18,7 +19,10 @@ from weft.records import dataclass
 PARTIAL_METADATA = "zarr.json.partial"
 """What says how an array lies that is not finished yet."""
 
-Index = tuple[int, ...]
+_UNFINISHED = ".unfinished"
+"""Behind the name of a chunk's file until it is whole."""
+
+Index: TypeAlias = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -178,6 +182,3 @@ class ChunkFilesSink:
 
     def describe(self) -> str:
         return self._name
-
-
-_UNFINISHED = ".unfinished"

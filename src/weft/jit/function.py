@@ -145,11 +145,18 @@ class Jitted:
         leaves = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in leaves]
         if any(isinstance(leaf, Array | Extent) for leaf in leaves):
             return self._lazy(leaves, structure, static, out)
-        leaves, orders = row_by_row(leaves)
-        key = (structure, static, orders, *map(exact_key, leaves))
-        ready = self._exact.get(key) or self._remember(key, leaves, structure, static, orders)
+        ready, leaves = self._ready(leaves, structure, static)
         result = ready.call(leaves, destinations(out, ready.variant))
         return kinds[0].restore(result) if kinds else result
+
+    def _ready(
+        self, leaves: list[Any], structure: Structure, static: Any
+    ) -> tuple[Ready, list[Any]]:
+        """The variant for data, and the data as it takes them."""
+        leaves, orders = row_by_row(leaves)
+        key = (structure, static, orders, *map(exact_key, leaves))
+        ready = self._exact.get(key)
+        return ready or self._remember(key, leaves, structure, static, orders), leaves
 
     def _flat(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -354,9 +361,7 @@ class Jitted:
         leaves = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in leaves]
         if any(isinstance(leaf, Array | Extent) for leaf in leaves):
             return None
-        leaves, orders = row_by_row(leaves)
-        key = (structure, static, orders, *map(exact_key, leaves))
-        ready = self._exact.get(key) or self._remember(key, leaves, structure, static, orders)
+        ready, leaves = self._ready(leaves, structure, static)
         computation, inputs = ready.variant.computation, ready.inputs(leaves)
         given = destinations(out, ready.variant)
         if given is not None:

@@ -180,7 +180,7 @@ def _compile(stages: Sequence[PlannedStage], threads: int) -> None:
                 done.result()
         finally:  # where one fails, or is interrupted, nobody waits for the others
             pool.shutdown(wait=False, cancel_futures=True)
-    for code in codes:
+    for code in codes:  # those that are not compiled yet
         code.compile()
 
 
